@@ -29,13 +29,13 @@ from pro_lib.evaluation import alpha_choice
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.inputs import AlphaScore, AnswerMatrices
 from pro_lib.evaluation.methods import Method
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity
 
 Pair = tuple[Evaluation, Evaluation]
-RELEASED = Choices(convention="answer_tokens", distinct=False)
+RELEASED = AnswerRules(convention="answer_tokens", distinct=False)
 
 
 class Row(NamedTuple):
@@ -44,22 +44,18 @@ class Row(NamedTuple):
     Attributes:
         method: the name of the method.
         choice: the choice in words.
-        option: the code that makes the choice.
         question_ids: ids of the questions (n,).
         uncertainty: the scores (n,), higher = more uncertain.
         correct: whether the answers are correct (n,).
         alpha: the α of PRO; NaN for other methods.
-        above_one: number of questions whose answers have a total probability above 1.
     """
 
     method: str
     choice: str
-    option: str
     question_ids: np.ndarray
     uncertainty: np.ndarray
     correct: np.ndarray
     alpha: float = np.nan
-    above_one: int = 0
 
     def select(self, indices: np.ndarray) -> "Row":
         """Return the row for some of its questions."""
@@ -67,14 +63,11 @@ class Row(NamedTuple):
         return self._replace(**{name: getattr(self, name)[indices] for name in columns})
 
 
-def pro_row(
-    choice: str, option: str, pair: Pair, *, alpha=None, score: Callable = scoring.pro
-) -> Row:
+def pro_row(choice: str, pair: Pair, *, alpha=None, score: Callable = scoring.pro) -> Row:
     """Return the row of PRO under one choice.
 
     Args:
         choice: the choice in words.
-        option: the code that makes the choice.
         pair: the evaluations of the validation questions and of the reported questions.
         alpha: the α of PRO; None chooses it on the validation questions.
         score: a function of log-probabilities and `alpha` that returns uncertainties.
@@ -86,14 +79,13 @@ def pro_row(
         judged = replace(validation, alpha_scores={choice: alpha_score})
         alpha = alpha_choice.select_alpha(judged, name=choice)
     uncertainty = score(reported.log_probs, alpha=alpha)
-    above_one = int(scoring.above_one(reported.log_probs).sum())
     ids = reported.answers["question_id"].to_numpy()
-    return Row("PRO", choice, option, ids, uncertainty, reported.correct, alpha, above_one)
+    return Row("PRO", choice, ids, uncertainty, reported.correct, alpha)
 
 
 def judged_questions(*runs: Run, **options: Any) -> Evaluation:
     """Return the judged questions of `evaluation.evaluate`."""
-    return evaluation.evaluate(*runs, **options).judged
+    return evaluation.evaluate(*runs, **options)
 
 
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
@@ -147,7 +139,7 @@ def with_last_reference(run: Run) -> Run:
 
 
 def judged_by(
-    run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Choices | None = None
+    run: Run, judged: Evaluation, questions: pd.DataFrame, rules: AnswerRules | None = None
 ) -> Evaluation:
     """Return the evaluation with the labels of the most probable answers of the run.
 
@@ -155,8 +147,8 @@ def judged_by(
     """
     ids = list(judged.answers["question_id"])
     references = questions.set_index("question_id").loc[ids].reset_index()
-    top = run.select(question_ids=ids).top(convention=(choices or Choices()).convention)
-    labels = evaluation.rouge_and_correct(top, references, choices)
+    top = run.select(question_ids=ids).top(convention=(rules or AnswerRules()).convention)
+    labels = evaluation.rouge_and_correct(top, references, rules)
     labelled = replace(judged, answers=judged.answers.assign(correct=labels["correct"]))
     return labelled.rows(labels["correct"].notna())
 
@@ -178,14 +170,14 @@ class ProRows:
         self.others = others
         self.ours = self.pair()
 
-    def pair(self, choices: Choices | None = None, *, run: Run | None = None) -> Pair:
-        """Return the evaluations of validation and reported questions under some choices."""
+    def pair(self, rules: AnswerRules | None = None, *, run: Run | None = None) -> Pair:
+        """Return the evaluations of validation and reported questions under some rules."""
         evaluate = partial(
             judged_questions,
             self.beams if run is None else run,
             samples=self.samples,
             others=self.others,
-            choices=choices,
+            rules=rules,
         )
         experiment = self.experiment
         validation = evaluate(split="validation")
@@ -204,7 +196,7 @@ class ProRows:
 
     def rows(self) -> Iterator[Row]:
         """Yield a row for each choice."""
-        yield pro_row("this project's", "", self.ours)
+        yield pro_row("this project's", self.ours)
         yield from self.alpha_rows()
         yield from self.repeat_rows()
         yield from self.ending_rows()
@@ -213,20 +205,17 @@ class ProRows:
 
     def alpha_rows(self) -> Iterator[Row]:
         """Yield the choices of α."""
-        ours = self.ours
-        yield pro_row("α = 0.4, not chosen", "`alpha=0.4`", ours, alpha=0.4)
-        oracle = ours[1:] * 2
-        yield pro_row("α best on the test questions (oracle)", "`select_alpha` on them", oracle)
+        yield pro_row("α = 0.4, not chosen", self.ours, alpha=0.4)
+        yield pro_row("α best on the test questions (oracle)", self.ours[1:] * 2)
 
     def repeat_rows(self) -> Iterator[Row]:
         """Yield the choices of repeated beams and of a fixed K."""
-        repeats = self.pair(Choices(distinct=False))
-        yield pro_row("repeated beams kept", '`protocol="paper"`', repeats)
+        repeats = self.pair(AnswerRules(distinct=False))
+        yield pro_row("repeated beams kept", repeats)
         for ending, pair in (("", self.ours), (", repeats kept", repeats)):
             for k in (2, 10):
                 yield pro_row(
                     f"K = {k}{ending}",
-                    f"`pro_at_k(…, {k})`",
                     pair,
                     alpha=np.nan,
                     score=lambda log_probs, alpha, k=k: scoring.pro_at_k(log_probs, k),
@@ -234,32 +223,30 @@ class ProRows:
 
     def ending_rows(self) -> Iterator[Row]:
         """Yield the choices of the tokens that count in the likelihood."""
-        choices = Choices(convention="answer_tokens")
-        with_repeats = replace(choices, distinct=False)
-        without_ending = self.pair(choices)
-        option = '`Choices(convention="answer_tokens")`'
-        yield pro_row("ending left out", option, without_ending)
-        yield pro_row("ending left out, repeats kept", "both", self.pair(with_repeats))
+        rules = AnswerRules(convention="answer_tokens")
+        with_repeats = replace(rules, distinct=False)
+        without_ending = self.pair(rules)
+        yield pro_row("ending left out", without_ending)
+        yield pro_row("ending left out, repeats kept", self.pair(with_repeats))
         cut = self.pair(with_repeats, run=without_first_token(self.beams))
         labelled = tuple(
             replace(judged, answers=uncut.answers)
             for judged, uncut in zip(cut, without_ending, strict=True)
         )
-        yield pro_row("first token left out too", "`without_first_token` here", labelled)
+        yield pro_row("first token left out too", labelled)
 
     def label_rows(self) -> Iterator[Row]:
         """Yield the choices of references, of correctness and of the labelled answer."""
         last = self.pair(run=with_last_reference(self.beams))
-        yield pro_row("last reference only", "`with_last_reference` here", last)
-        alias = self.pair(Choices(correctness="alias_match"))
-        yield pro_row("alias match", '`correctness="alias_match"`', alias)
+        yield pro_row("last reference only", last)
+        alias = self.pair(AnswerRules(correctness="alias_match"))
+        yield pro_row("alias match", alias)
         questions = self.beams.questions
         by_beams = tuple(judged_by(self.beams, judged, questions) for judged in self.ours)
-        yield pro_row("judged by the beams' own answer", "`judged_by` here", by_beams)
+        yield pro_row("judged by the beams' own answer", by_beams)
         greedy = tuple(judged_by(self.others[0], judged, questions) for judged in self.ours)
         fallback = falling_back_on(self.first_beams(greedy, "complete"), strict=False)
-        choice = "judged by the first beam, fallback on it"
-        yield pro_row(choice, "`judged_by` here", greedy, score=fallback)
+        yield pro_row("judged by the first beam, fallback on it", greedy, score=fallback)
 
     def released_row(self) -> Row:
         """Return the row with all choices of the release, without its cuts in the text."""
@@ -270,7 +257,7 @@ class ProRows:
         )
         fallback = falling_back_on(self.first_beams(released, "answer_tokens"), strict=True)
         choice = "as released, but for the cuts in the text"
-        return pro_row(choice, "all of these", released[1:] * 2, score=fallback)
+        return pro_row(choice, released[1:] * 2, score=fallback)
 
 
 def entropy_rows(
@@ -280,16 +267,17 @@ def entropy_rows(
     judged = partial(
         judged_questions, beams, samples=samples, others=others, split=experiment.split
     )
-    distinct = judged(protocol="paper", choices=Choices(distinct=True))
-    sources = {("this project's", ""): judged()}
-    sources["of the beams, repeats kept", '`protocol="paper"`'] = judged(protocol="paper")
-    sources["of the distinct beams", '`protocol="paper", distinct=True`'] = distinct
+    sources = {
+        "this project's": judged(),
+        "of the beams, repeats kept": judged(protocol="paper"),
+        "of the distinct beams": judged(protocol="paper", rules=AnswerRules(distinct=True)),
+    }
     for method in ("PE", "PE-MC", "NE"):
-        for named, source in sources.items():
+        for choice, source in sources.items():
             # For PE the distinct beams are this project's choice.
-            if method != "PE" or "distinct" not in named[0]:
+            if method != "PE" or choice != "of the distinct beams":
                 ids = source.answers["question_id"].to_numpy()
-                yield Row(method, *named, ids, source.baselines[method].to_numpy(), source.correct)
+                yield Row(method, choice, ids, source.baselines[method].to_numpy(), source.correct)
 
 
 def meaning_rows(
@@ -301,7 +289,7 @@ def meaning_rows(
 ) -> Iterator[Row]:
     """Yield a row for each choice of SE, SD and Deg, with ROUGE-L as similarity."""
     options = {"samples": samples, "others": others, "split": experiment.split}
-    judged = evaluation.evaluate(beams, **options).judged
+    judged = evaluation.evaluate(beams, **options)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
     ranked = beams.ranked_answers()
@@ -314,25 +302,24 @@ def meaning_rows(
     once = scoring.first_occurrences(texts)
     drawn = samples.matrix(every, "text", None)
 
-    def row(method: str, choice: str, option: str, uncertainty: np.ndarray) -> Row:
-        return Row(f"{method}, lexical", choice, option, ids, uncertainty, judged.correct)
+    def row(method: str, choice: str, uncertainty: np.ndarray) -> Row:
+        return Row(f"{method}, lexical", choice, ids, uncertainty, judged.correct)
 
-    yield row("SE", "this project's", "", scoring.semantic_entropy(log_probs, meaning))
-    option = "`variants.mean_over_meanings`"
-    yield row("SE", "kuhn2023", option, variants.mean_over_meanings(log_probs, meaning))
+    yield row("SE", "this project's", scoring.semantic_entropy(log_probs, meaning))
+    yield row("SE", "kuhn2023", variants.mean_over_meanings(log_probs, meaning))
     of_samples = scoring.clusters(measure(drawn, samples.questions))
     sampled = variants.mean_over_meanings(samples.log_probs(distinct=False), of_samples)
-    yield row("SE", "kuhn2023 on samples", "samples' texts", sampled)
+    yield row("SE", "kuhn2023 on samples", sampled)
     density = scoring.semantic_density
     each_once = np.where(once, means, np.nan)
-    yield row("SD", "this project's", "", density(each_once, pairs))
+    yield row("SD", "this project's", density(each_once, pairs))
     only_first = np.where(np.arange(once.shape[1]) == 0, means, np.nan)
     kept = AnswerMatrices.of(beams)
     counted = density(kept.means, measure(kept.texts, beams.questions))
-    yield row("SD", "repeats counted", '`protocol="paper"`', counted)
-    yield row("SD", "of one beam, as released", "the first beam alone", density(only_first, pairs))
-    yield row("Deg", "this project's", "", scoring.degree(measure(drawn, samples.questions)))
-    yield row("Deg", "of the beams", "beams' texts", scoring.degree(pairs))
+    yield row("SD", "repeats counted", counted)
+    yield row("SD", "of one beam, as released", density(only_first, pairs))
+    yield row("Deg", "this project's", scoring.degree(measure(drawn, samples.questions)))
+    yield row("Deg", "of the beams", scoring.degree(pairs))
     compared_texts = measure(np.column_stack([texts[:, :1], drawn]), beams.questions)
     is_distinct = np.column_stack(
         [np.zeros(len(drawn), dtype=bool), scoring.first_occurrences(drawn)]
@@ -342,7 +329,7 @@ def meaning_rows(
         "mean distance from the first beam": is_distinct,
         "the same, one sample": is_first_sample,
     }.items():
-        yield row("Deg", choice, "`mean_distance`", variants.mean_distance(compared_texts, keep))
+        yield row("Deg", choice, variants.mean_distance(compared_texts, keep))
 
 
 def paired_difference(first: Row, second: Row, clusters: np.ndarray) -> tuple[float, float, float]:
@@ -372,8 +359,7 @@ def table(rows: list[Row], relations: Mapping[str, str]) -> pd.DataFrame:
         relations: the clusters of the questions by their ids.
 
     Returns:
-        Columns: method, choice, option, alpha, n_questions, above_one, auroc, difference, low and
-        high.
+        Columns: method, choice, alpha, n_questions, auroc, difference, low and high.
     """
     lines = []
     ours: dict[str, Row] = {}
@@ -390,10 +376,8 @@ def table(rows: list[Row], relations: Mapping[str, str]) -> pd.DataFrame:
             {
                 "method": row.method,
                 "choice": row.choice,
-                "option": row.option,
                 "alpha": row.alpha,
                 "n_questions": len(row.correct),
-                "above_one": row.above_one,
                 "auroc": metrics.auroc(row.uncertainty, row.correct),
                 "difference": difference,
                 "low": low,
@@ -410,7 +394,7 @@ def main(words: list[str] | None = None) -> None:
     pair = (arguments.model, arguments.dataset)
     experiment = Experiment(model=arguments.model, dataset=arguments.dataset, limit=arguments.limit)
     with warnings.catch_warnings():
-        # Some choices are known to break the premise of the bound; the table counts where.
+        # Some choices are known to break the premise of the bound.
         warnings.simplefilter("ignore", scoring.PremiseWarning)
         beams, samples, greedy = (
             experiment.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY)

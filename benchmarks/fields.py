@@ -8,11 +8,11 @@ text before it. A row of `docs/results/data/fields.csv` is a score on a field, o
 The runs are kept, so that an interrupted run continues.
 """
 
-import argparse
 import json
 from pathlib import Path
 
 import pandas as pd
+from measuring import parse_arguments
 
 import pro_lib
 from pro_lib import metrics, scoring
@@ -168,12 +168,13 @@ def summary(rows: pd.DataFrame, field: str) -> pd.DataFrame:
 
 def main() -> None:
     """Measure a model and write its rows."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="smollm2-135m")
-    parser.add_argument("--limit", type=int, help="number of countries")
-    parser.add_argument("--runs", type=Path, default=HOME / "data" / "generations" / "fields")
-    parser.add_argument("--out", type=Path, default=HOME / "docs/results/data/fields.csv")
-    options = parser.parse_args()
+    defaults = {
+        "--model": "smollm2-135m",
+        "--limit": int,  # number of countries
+        "--runs": HOME / "data" / "generations" / "fields",
+        "--out": HOME / "docs/results/data/fields.csv",
+    }
+    options = parse_arguments(__doc__, defaults)
     rows = measured(options.model, options.runs, options.limit)
     tables = [summary(group, name) for name, group in rows.groupby("field", sort=False)]
     table = pd.concat([summary(rows, "all"), *tables])

@@ -17,13 +17,11 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 from measuring import ROOT, parse_arguments
-from scipy.stats import binom
 
 from pro_lib import evaluation, importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import guarantees
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.guarantees import STARTS
 from pro_lib.runs.run import Run
 
 TARGETS = (0.7, 0.8, 0.9)
@@ -31,9 +29,8 @@ DELTAS = (0.35, 0.37, 0.4, 0.5, 0.6)
 ALPHAS = (0.005, 0.02, 0.05, 0.2, 0.4)
 CONFIDENCE = 0.95
 COLUMNS = ["dataset", "model", "kind", "score", "level", "rule", "shift", "validation", "splits"]
-COLUMNS += ["made", "failed", "error", "coverage", "sample_failed", "size"]
+COLUMNS += ["made", "failed", "error", "coverage", "size"]
 N_VALIDATION = 305  # drawn from the pool of world-facts
-SAMPLE = 100  # answered questions whose accuracy is compared with the target
 
 
 def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
@@ -42,7 +39,7 @@ def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
     experiment = Experiment(
         search_alpha=0.005, protocol="workbench", similarity=["lexical", "alias"]
     )
-    judged = experiment.evaluations(*pair, "all", methods="all")[-1]
+    judged = experiment.evaluations(*pair, "all", methods="all")[0][-1]
     exposure = experiment.both_splits(*pair, "diverse_beam").questions.set_index("question_id")[
         "exposure"
     ]
@@ -62,69 +59,32 @@ def right_probabilities(run: Run) -> np.ndarray:
     return np.where(run.questions["status"] == "undecided", 0.0, right)
 
 
-def below(
-    values: np.ndarray, correct: np.ndarray, thresholds: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return how many values are below each threshold, and how many of these are correct."""
-    counts = [np.searchsorted(np.sort(group), thresholds) for group in (values, values[correct])]
-    return counts[0], counts[1]
-
-
-def others(
-    values: np.ndarray, correct: np.ndarray, unlabelled: np.ndarray, target: float
-) -> dict[str, float | None]:
-    """Return the thresholds of other rules on the same percentiles.
-
-    The rules are: a separate walk from each start (Learn then Test), the largest threshold at which
-    one exact test rejects, and the largest threshold with enough correct validation questions.
-    """
-    thresholds = np.append(np.sort(unlabelled), np.inf)[np.arange(1, 101) * len(unlabelled) // 100]
-    n, right = below(values, correct, thresholds)
-    p_values = binom.sf(right - 1, n, target)
-    walked = np.zeros(100, bool)
-    for start in STARTS:
-        walked[start - 1 :] |= np.logical_and.accumulate(
-            p_values[start - 1 :] <= (1 - CONFIDENCE) / len(STARTS)
-        )
-    accepted_by_rule = {
-        "walks": walked,
-        "one test": p_values <= 1 - CONFIDENCE,
-        "validation accuracy": (right >= target * n) & (n > 0),
-    }
-    return {
-        rule: thresholds[accepted].max() if accepted.any() else None
-        for rule, accepted in accepted_by_rule.items()
-    }
-
-
 def drawn(
     n: int, m: int, easier: np.ndarray, *, shift: bool, splits: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield validation questions, and the others in random order."""
+    """Yield validation questions, and the others."""
     weights = np.where(easier & shift, 4.0, 1.0)
     rng = np.random.default_rng(0)
     for _ in range(splits):
         validation = rng.choice(n, m, replace=False, p=weights / weights.sum())
-        yield validation, rng.permutation(np.setdiff1d(np.arange(n), validation))
+        yield validation, np.setdiff1d(np.arange(n), validation)
 
 
 def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int) -> Iterator[dict]:
     """Yield a row for each score, target, rule and way of drawing `m` validation questions."""
-    methods = judged.with_pro({"PRO": 0.4})
+    scores = judged.with_pro({"PRO": 0.4})[["PRO", "NLL"]]
     correct = judged.correct
     for shift in (False, True):
-        scores = methods[["PRO", "NLL"]] if shift else methods
         outcomes: dict[tuple, list] = {}
         for validation, rest in drawn(len(correct), m, easier, shift=shift, splits=splits):
             for score, target in itertools.product(scores, TARGETS):
                 values = scores[score].to_numpy()
                 thresholds = rule_thresholds(values, correct, validation, rest, target)
                 for rule, threshold in thresholds.items():
-                    result = outcome(values, correct, rest, threshold, target)
+                    result = outcome(values, correct, threshold, target)
                     outcomes.setdefault((score, target, rule), []).append(result)
         for (score, target, rule), results in outcomes.items():
-            n_guarantees, false, coverage, sample = np.array(results).T
-            sample = sample[~np.isnan(sample)]
+            n_guarantees, false, coverage = np.array(results).T
             yield {
                 "kind": "answering",
                 "score": score,
@@ -135,7 +95,6 @@ def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int) -> It
                 "made": n_guarantees.mean(),
                 **mean_and_error(false),
                 "coverage": coverage.mean(),
-                "sample_failed": sample.mean() if sample.size else np.nan,
             }
 
 
@@ -151,30 +110,18 @@ def rule_thresholds(
     options = {"target": target, "confidence": CONFIDENCE}
     pool = guarantees.guarantee(*labelled, **options, unlabelled=values[rest])
     own_percentiles = guarantees.guarantee(*labelled, **options)
-    return {
-        "guarantee": pool.threshold,
-        "guarantee, own percentiles": own_percentiles.threshold,
-        **others(*labelled, values[rest], target),
-    }
+    return {"guarantee": pool.threshold, "guarantee, own percentiles": own_percentiles.threshold}
 
 
 def outcome(
-    values: np.ndarray,
-    correct: np.ndarray,
-    rest: np.ndarray,
-    threshold: float | None,
-    target: float,
-) -> tuple[float, float, float, float]:
-    """Return whether there is a guarantee and whether it is false, its coverage, and a sample.
-
-    The last value is whether the first answered questions miss the target; NaN if they are too few.
-    """
+    values: np.ndarray, correct: np.ndarray, threshold: float | None, target: float
+) -> tuple[float, float, float]:
+    """Return whether there is a guarantee and whether it is false, and its coverage."""
     if threshold is None:
-        return 0.0, 0.0, 0.0, np.nan
-    n, n_correct = below(values, correct, threshold)
-    sample = correct[rest][values[rest] < threshold][:SAMPLE]
-    misses = sample.mean() < target if len(sample) == SAMPLE else np.nan
-    return 1.0, float(n_correct < target * n), n / len(correct), misses
+        return 0.0, 0.0, 0.0
+    is_answered = values < threshold
+    is_false = correct[is_answered].sum() < target * is_answered.sum()
+    return 1.0, float(is_false), is_answered.mean()
 
 
 def sets(experiment: Experiment, splits: int) -> Iterator[dict]:
@@ -202,8 +149,14 @@ def sets(experiment: Experiment, splits: int) -> Iterator[dict]:
                 )
                 above[split, number] = (right < alpha).mean() > limit
         row = {"shift": shift, "validation": N_VALIDATION, "kind": "sets"}
-        for columns in zip(DELTAS, issued.T, missed.T, sizes.T, strict=True):
-            yield from delta_rows(row, *columns)
+        for delta, is_issued, misses, size in zip(DELTAS, issued.T, missed.T, sizes.T, strict=True):
+            yield row | {
+                "rule": "issued and missed",
+                "level": delta,
+                "made": is_issued.mean(),
+                **mean_and_error(misses),
+                "size": size[is_issued > 0].mean() if is_issued.any() else np.nan,
+            }
         for number, alpha in enumerate(ALPHAS):
             yield row | {
                 "rule": "pool above the limit at α",
@@ -214,25 +167,13 @@ def sets(experiment: Experiment, splits: int) -> Iterator[dict]:
             }
 
 
-def delta_rows(
-    row: dict, delta: float, issued: np.ndarray, missed: np.ndarray, sizes: np.ndarray
-) -> Iterator[dict]:
-    """Yield the rows of one δ: the misses of all splits, and those of splits with a set."""
-    row = row | {"rule": "issued and missed", "level": delta, "made": issued.mean()}
-    row |= mean_and_error(missed)
-    is_issued = issued > 0
-    yield row | {"size": sizes[is_issued].mean() if is_issued.any() else np.nan}
-    if is_issued.any():
-        yield row | {"rule": "missed, given issued", **mean_and_error(missed[is_issued])}
-
-
 def mean_and_error(failed: np.ndarray) -> dict[str, float]:
     """Return the share that failed, and its standard error."""
     return {"failed": failed.mean(), "error": failed.std() / np.sqrt(len(failed))}
 
 
 def main() -> None:
-    """Write the table and print the rows of PRO and NLL."""
+    """Write the table and print it."""
     published = [ROOT / "data/published/gpt-3.5-turbo_nq-open.jsonl"]
     table_file = ROOT / "docs" / "results" / "data" / "guarantees.csv"
     options = {"--splits": 1000, "--published": published, "--out": table_file}
@@ -244,7 +185,7 @@ def main() -> None:
     experiment, judged, is_exposed = embedded()
     pools = [(judged, N_VALIDATION, is_exposed)]
     for path in arguments.published:
-        published_run = evaluation.evaluate(importing.from_records(path)).judged
+        published_run = evaluation.evaluate(importing.import_answers(path))
         uncertainty = published_run.baselines["Deg, NLI agreement"]
         pools.append((published_run, 1000, (uncertainty < uncertainty.median()).to_numpy()))
     tables = []
@@ -256,7 +197,7 @@ def main() -> None:
     parts = [rows.assign(dataset="world-facts", model="facts-2m"), *tables]
     table = pd.concat(parts).assign(splits=arguments.splits)[COLUMNS]
     table.to_csv(arguments.out, index=False, float_format="%.4g")
-    print(table[table["score"].isna() | table["score"].isin(["PRO", "NLL"])].to_string(index=False))
+    print(table.to_string(index=False))
 
 
 if __name__ == "__main__":

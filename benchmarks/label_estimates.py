@@ -3,9 +3,9 @@
     python benchmarks/label_estimates.py --repetitions 2000 --output build/label_estimates.csv
 
 Each repetition draws questions, an automatic judge with errors, and the labels of one plan, and
-estimates AUROCs, their differences, the accuracy and the judge's agreement. The same number of
-random labels is the baseline. The script writes a row as soon as a cell is done; a second call with
-the same `--output` skips the cells in the file.
+estimates an AUROC and two differences. The same number of random labels is the baseline. The script
+writes a row as soon as a cell is done; a second call with the same `--output` skips the cells in
+the file.
 
 `--only` runs the cells whose name contains a text. `--records FOLDER` adds cells of records files
 with a column correct, `--world-facts FOLDER` those of runs of the bundled models (FOLDER has the
@@ -27,11 +27,11 @@ from measuring import ROOT, parse_arguments
 from scipy.special import expit, logit, ndtri
 
 from pro_lib.evaluation import Evaluation, evaluate
-from pro_lib.importing import from_records
+from pro_lib.importing import import_answers
 from pro_lib.labels import answers, drawing
-from pro_lib.labels.estimates import FEWEST_FOR_AUROC
-from pro_lib.labels.inference import Ranking, Sample, areas, label_weights
+from pro_lib.labels.inference import Ranking, WeightedLabels, areas, label_weights
 from pro_lib.labels.label_model import cross_fitted
+from pro_lib.labels.sampled_verdicts import FEWEST_FOR_AUROC
 from pro_lib.runs import read_run
 
 POPULATION = 300_000
@@ -40,7 +40,7 @@ AGREEMENTS = (0.75, 0.85, 0.95)
 AUROCS = (0.5, 0.75, 0.95)
 N_QUESTIONS = (300, 1000, 3000)
 N_LABELS = (60, 100, 200)
-QUANTITIES = ("auroc", "difference_1", "difference_2", "accuracy", "agreement")
+QUANTITIES = ("auroc", "difference_1", "difference_2")
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,8 @@ def stored(path: Path, truth: str) -> Questions:
         truth: the column with the true labels.
     """
     with warnings.catch_warnings(action="ignore"):
-        run = from_records(path) if path.is_file() else read_run(path)
-        evaluation: Evaluation = evaluate(run, protocol="workbench").judged
+        run = import_answers(path) if path.is_file() else read_run(path)
+        evaluation: Evaluation = evaluate(run, protocol="workbench")
         pro = evaluation.pro(0.1)
     nll = evaluation.baselines["NLL"].to_numpy(float)
     average = evaluation.baselines["ALL"].to_numpy(float)
@@ -217,22 +217,10 @@ def features_of(questions: Questions) -> np.ndarray:
     )
 
 
-def quantities(questions: Questions, ranking: Ranking, labels: np.ndarray) -> np.ndarray:
-    """Return the true values (5,) of `QUANTITIES`."""
+def quantities(ranking: Ranking, labels: np.ndarray) -> np.ndarray:
+    """Return the true values (3,) of `QUANTITIES`."""
     values = areas(ranking, labels).auroc
-    return np.array(
-        [
-            values[0],
-            *(values[1:] - values[0]),
-            labels.mean(),
-            agreement_values(questions, labels).mean(),
-        ]
-    )
-
-
-def agreement_values(questions: Questions, labels: np.ndarray) -> np.ndarray:
-    """Return whether the judge and the labels agree, (n,)."""
-    return np.where(questions.rouge > 0.3, labels, 1 - labels)
+    return np.array([values[0], *(values[1:] - values[0])])
 
 
 def choose(
@@ -278,19 +266,19 @@ def repeat(
     weights = label_weights(labels, is_first, probabilities, n_first=len(first), n_second=n_second)
     seed = int(rng.integers(2**31))
     model = cross_fitted(features, labels, seed=seed)
-    sample = Sample(labels, weights, model, clusters=questions.clusters)
-    at_hand = quantities(questions, ranking, questions.correct)
+    weighted = WeightedLabels(labels, weights, model, clusters=questions.clusters)
+    at_hand = quantities(ranking, questions.correct)
     result = {"n_labels": np.count_nonzero(~np.isnan(labels))}
     known = labels[~np.isnan(labels)]
     fewest = min(known.sum(), (1 - known).sum())
     result["enough"] = fewest >= FEWEST_FOR_AUROC
-    values = quantities(questions, ranking, sample.pseudo)
+    values = quantities(ranking, weighted.pseudo)
     baseline = random_labels(questions, len(known), rng)
     for name, value, random, exact in zip(QUANTITIES, values, baseline, at_hand, strict=True):
         result |= {f"{name}_error": value - exact, f"{name}_random": random - exact}
     for scope, exact in (("questions", at_hand), ("population", truth)):
-        scoped = replace(sample, scope=scope)
-        for name, low, high, value in intervals(questions, ranking, scoped, exact):
+        scoped = replace(weighted, scope=scope)
+        for name, low, high, value in intervals(ranking, scoped, exact):
             result[f"{name}_{scope}_covered"] = low <= value + 1e-12 and value - 1e-12 <= high
             result[f"{name}_{scope}_width"] = high - low
     return result
@@ -299,24 +287,19 @@ def repeat(
 def random_labels(questions: Questions, n_labels: int, rng: np.random.Generator) -> np.ndarray:
     """Return the same quantities from as many random labels; NaN if they are of one class."""
     some = questions.rows(rng.choice(len(questions.correct), n_labels, replace=False))
-    return quantities(some, Ranking.from_scores(some.scores), some.correct)
+    return quantities(Ranking.from_scores(some.scores), some.correct)
 
 
 def intervals(
-    questions: Questions, ranking: Ranking, sample: Sample, exact: np.ndarray
+    ranking: Ranking, weighted: WeightedLabels, exact: np.ndarray
 ) -> Iterator[tuple[str, float, float, float]]:
     """Yield the interval of each quantity, with the value that it should contain."""
-    estimates = sample.aurocs(ranking)
+    estimates = weighted.aurocs(ranking)
     auroc = estimates.auroc()
     yield "auroc", auroc.low[0], auroc.high[0], exact[0]
     difference, _ = estimates.difference(0)
     for column in (1, 2):
         yield f"difference_{column}", difference.low[column], difference.high[column], exact[column]
-    signs = np.where(questions.rouge > 0.3, 1.0, -1.0)
-    weights = np.stack([np.ones(len(signs)), signs])
-    shares, _ = sample.shares(np.arange(len(signs)), weights)
-    yield "accuracy", shares.low[0], shares.high[0], exact[3]
-    yield "agreement", shares.low[1], shares.high[1], exact[4]
 
 
 # Tables
@@ -328,7 +311,7 @@ def measure(
     """Return the row of a cell."""
     rng = np.random.default_rng([seed, zlib.crc32(cell["cell"].encode())])
     whole = population(cell, folders)
-    truth = quantities(whole, Ranking.from_scores(whole.scores), whole.correct)
+    truth = quantities(Ranking.from_scores(whole.scores), whole.correct)
     found = [repeat(cell, whole, truth, rng) for _ in range(repetitions)]
     table = pd.DataFrame([each for each in found if each is not None]).astype(np.float64)
     row = {**cell, "repetitions": repetitions, "n_drawn": len(table)}
@@ -337,12 +320,10 @@ def measure(
     enough = table["enough"] == 1
     row["enough"] = enough.mean()
     for name in QUANTITIES:
-        # Accuracy and agreement do not need labels of both classes.
-        is_allowed = enough if name not in ("accuracy", "agreement") else table["n_labels"] > 0
-        shown = table[is_allowed & table[f"{name}_population_width"].notna()]
+        shown = table[enough & table[f"{name}_population_width"].notna()]
         row |= {
             f"{name}_n_shown": len(shown),
-            f"{name}_shown_of_allowed": len(shown) / max(is_allowed.sum(), 1),
+            f"{name}_shown_of_allowed": len(shown) / max(enough.sum(), 1),
         }
         row[f"{name}_bias"] = shown[f"{name}_error"].mean()
         row[f"{name}_bias_se"] = shown[f"{name}_error"].std() / np.sqrt(max(len(shown), 1))

@@ -19,9 +19,8 @@ from scipy import stats
 
 from pro_lib.metrics.differences import holm
 
-QUANTITIES = ("auroc", "difference_1", "difference_2", "accuracy", "agreement")
+QUANTITIES = ("auroc", "difference_1", "difference_2")
 SCOPES = ("questions", "population")
-AUROCS = QUANTITIES[:3]
 LEAST_COVERAGE = 0.93
 LARGEST_BIAS = 0.01
 LARGEST_RATIO = 1.05  # of a single AUROC
@@ -66,9 +65,9 @@ def error_summary(table: pd.DataFrame) -> pd.DataFrame:
         row = {"kind": kind, "n_labels": n_labels, "n_cells": len(part)}
         shown = part["auroc_n_shown"] / part["n_drawn"]
         row |= {"shown_lowest": shown.min(), "shown_median": shown.median()}
-        biases = [shown_cells(part, name)[f"{name}_bias"].abs() for name in AUROCS]
+        biases = [shown_cells(part, name)[f"{name}_bias"].abs() for name in QUANTITIES]
         row["largest_bias"] = pd.concat(biases).max()
-        differences = [shown_cells(part, name)[f"{name}_ratio"] for name in AUROCS[1:]]
+        differences = [shown_cells(part, name)[f"{name}_ratio"] for name in QUANTITIES[1:]]
         single = shown_cells(part, "auroc")["auroc_ratio"]
         for name, ratios in (("auroc", single), ("differences", pd.concat(differences))):
             row |= {f"{name}_ratio_median": ratios.median(), f"{name}_ratio_largest": ratios.max()}
@@ -83,7 +82,7 @@ def width_summary(table: pd.DataFrame) -> pd.DataFrame:
     """
     grid = table[table["kind"] == "grid"]
     rows = []
-    for (n_labels, part), name in itertools.product(grid.groupby("n_labels"), AUROCS):
+    for (n_labels, part), name in itertools.product(grid.groupby("n_labels"), QUANTITIES):
         halves = shown_cells(part, name)[f"{name}_population_width"] / 2
         row = {"n_labels": n_labels, "quantity": name, "n_cells": len(halves)}
         rows.append(row | {"median": halves.median(), "largest": halves.max()})
@@ -97,14 +96,14 @@ def criteria(table: pd.DataFrame) -> pd.DataFrame:
     (one-sided tests, 5 %, Holm's correction over the cells), where there is a test.
     """
     rows = []
-    for name, scope in itertools.product(AUROCS, SCOPES):
+    for name, scope in itertools.product(QUANTITIES, SCOPES):
         tests = coverage_tests(table, name, scope)
         words = f"coverage of {name} ({scope}) at least {LEAST_COVERAGE}"
         is_beyond = tests["covered"] < LEAST_COVERAGE
         rows.append(
             _criterion(words, tests["cell"], -tests["covered"], is_beyond, tests["p_value"])
         )
-    for name in AUROCS:
+    for name in QUANTITIES:
         shown = shown_cells(table, name)
         bias = shown[f"{name}_bias"].abs()
         p_values = stats.norm.sf((bias - LARGEST_BIAS) / shown[f"{name}_bias_se"])
@@ -127,7 +126,7 @@ def criteria(table: pd.DataFrame) -> pd.DataFrame:
 def _median_criterion(table: pd.DataFrame) -> dict:
     """Return the row about the median error of differences with 200 labels."""
     many = table[table["n_labels"] == 200]
-    ratios = pd.concat([shown_cells(many, name)[f"{name}_ratio"] for name in AUROCS[1:]])
+    ratios = pd.concat([shown_cells(many, name)[f"{name}_ratio"] for name in QUANTITIES[1:]])
     words = (
         f"median error of differences with 200 labels at most {LARGEST_MEDIAN_RATIO} times that of "
         "random labels"

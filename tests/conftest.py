@@ -1,5 +1,9 @@
-"""Create tiny real models of every architecture class, saved and loaded as a user's would be."""
+"""Sizes of the tests, and the files and models that they share.
 
+Nothing here imports torch, so that the tests that need none start and are collected quickly.
+"""
+
+import gc
 import gzip
 import json
 import os
@@ -13,13 +17,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import settings
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
-
-from pro_lib.generation import models as pro_models
-from pro_lib.generation.decoding.next_tokens import Endings
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
@@ -47,6 +45,12 @@ def pytest_configure(config):
     examples = EXAMPLES[config.getoption("size")]
     settings.register_profile("size", deadline=None, derandomize=True, max_examples=examples)
     settings.load_profile("size")
+    gc.disable()  # looking for cycles among what is imported takes a fifth of the collection
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -61,79 +65,6 @@ def pytest_collection_modifyitems(items):
 def size(request) -> str:
     """How much is tried: quick, all or trials."""
     return request.config.getoption("size")
-
-
-CORPUS = ["Question: What is the capital of France?\nAnswer: Paris\n\n"]
-CORPUS += ["Question: Who wrote Emma?\nAnswer: Jane Austen\n\n"]
-FALCON = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-SHAPE = FALCON | {"intermediate_size": 64, "num_key_value_heads": 2, "max_position_embeddings": 256}
-FALCON |= {"alibi": False, "new_decoder_architecture": False}
-NEW_FALCON = FALCON | {"num_kv_heads": 2, "new_decoder_architecture": True}
-# The further settings of a family, apart from its shape. Each of the paper's five models has its
-# own: Gemma-2B has one key-value head, Gemma-7B and Llama-2-13B one per head, and Falcon-11B a
-# single layer norm before attention and feed-forward, which run in parallel.
-CONFIGS = {
-    "llama": SHAPE,
-    "gemma": SHAPE | {"head_dim": 8},
-    "gemma2": SHAPE | {"head_dim": 8, "sliding_window": 128},
-    "mistral": SHAPE | {"sliding_window": None},
-    "qwen2": SHAPE,
-    "falcon-7b": FALCON | {"multi_query": True},
-    "gemma-2b": SHAPE | {"num_key_value_heads": 1, "head_dim": 16},
-    "gemma-7b": SHAPE | {"num_key_value_heads": 4, "head_dim": 16},
-    "Llama-2-13b-chat-hf": SHAPE | {"num_key_value_heads": 4},
-    "falcon-11B": NEW_FALCON | {"num_ln_in_parallel_attn": 1},
-    "falcon-40b": NEW_FALCON,
-    "falcon-alibi": FALCON | {"alibi": True},
-    "mistral-window": SHAPE | {"sliding_window": 16},
-}
-
-
-def tiny_tokenizer(*, bos: bool, merges: int = 40) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer that puts a beginning-of-text token first, or does not."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    special = ["<pad>", "<s>", "</s>"]
-    how = {
-        "initial_alphabet": pre_tokenizers.ByteLevel.alphabet(),
-        "special_tokens": special,
-        "show_progress": False,
-    }
-    tokenizer.train_from_iterator(
-        CORPUS, trainers.BpeTrainer(vocab_size=256 + len(special) + merges, **how)
-    )
-    if bos:
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single="<s> $A", special_tokens=[("<s>", 1)]
-        )
-    names = {"pad_token": "<pad>", "eos_token": "</s>"} | ({"bos_token": "<s>"} if bos else {})
-    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **names)
-
-
-FAMILIES = ("llama", "gemma", "gemma2", "mistral", "qwen2", "falcon-7b", "falcon-40b")
-PAPER = ("gemma-2b", "gemma-7b", "Llama-2-13b-chat-hf", "falcon-11B", "falcon-40b")
-WITHOUT_BOS = ("qwen2", "falcon-7b", "falcon-11B", "falcon-40b")
-
-
-@torch.no_grad()
-def widen(network):
-    """Make a random network's answers differ and end."""
-    for parameter in network.parameters():
-        parameter.mul_(4 if parameter.dim() > 1 else 1)
-
-
-def save_tiny(family: str, folder: Path) -> Path:
-    """Write a tiny random model with large weights, so that its answers differ and end."""
-    tokenizer = tiny_tokenizer(bos=family not in WITHOUT_BOS)
-    ids = {"vocab_size": len(tokenizer), "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    config = AutoConfig.for_model(family.split("-")[0].lower(), **CONFIGS[family], **ids)
-    torch.manual_seed(sum(family.encode()))
-    network = AutoModelForCausalLM.from_config(config)
-    widen(network)
-    network.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 def write_notebook(path, *cells, kernel="python3", **declared):
@@ -174,6 +105,8 @@ def write(tmp_path):
 @pytest.fixture(scope="session")
 def tiny_folders(tmp_path_factory):
     """Folder of the tiny model of a family, made on first use."""
+    from tiny_models import save_tiny
+
     root = tmp_path_factory.mktemp("models")
     return cache(lambda family: save_tiny(family, root / family))
 
@@ -181,14 +114,17 @@ def tiny_folders(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tiny_model(tiny_folders):
     """Loaded tiny model of a family, on the CPU in float32."""
-    return cache(
-        lambda family: pro_models.load_model(tiny_folders(family), device="cpu", dtype="float32")
-    )
+    from pro_lib.generation.models import load_model
+
+    return cache(lambda family: load_model(tiny_folders(family), device="cpu", dtype="float32"))
 
 
 @pytest.fixture(scope="session")
 def ending_model(tiny_model):
     """Return a tiny model whose answers end often, some by a token that closes them."""
+    import torch
+
+    from pro_lib.generation.decoding.next_tokens import Endings
 
     def model(family, *, closing=False):
         loaded = tiny_model(family)
@@ -200,9 +136,25 @@ def ending_model(tiny_model):
 
 
 @pytest.fixture(scope="session")
-def facts_2m() -> pro_models.Model:
+def facts_2m():
     """The bundled model, on the CPU."""
-    return pro_models.load_model("facts-2m", device="cpu")
+    from pro_lib.generation.models import load_model
+
+    return load_model("facts-2m", device="cpu")
+
+
+@pytest.fixture
+def registries():
+    """Undo what a test registers."""
+    from pro_lib.evaluation import METHODS
+    from pro_lib.generation.decoding.strategies import STRATEGIES
+    from pro_lib.scoring.similarity import SIMILARITIES
+
+    before = [(registry, dict(registry)) for registry in (METHODS, STRATEGIES, SIMILARITIES)]
+    yield
+    for registry, entries in before:
+        registry.clear()
+        registry.update(entries)
 
 
 @pytest.fixture(autouse=True)

@@ -5,11 +5,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 
+import click
 import numpy as np
 import pandas as pd
 
+from pro_lib.app.cli import pro
 from pro_lib.app.parameters import Parameters, default_values, help_texts
 from pro_lib.evaluation.methods import BUILT_IN, INPUTS, METHODS
+from pro_lib.importing.response_formats import RESPONSE_FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = "docs/results/data"
@@ -87,24 +90,12 @@ def benchmark_auroc() -> pd.DataFrame:
 
 @on_a_page
 def benchmark_choices() -> pd.DataFrame:
-    """Return PRO minus NLL for each way to choose α, in both protocols."""
+    """Return PRO minus NLL for two ways to choose α, in both protocols."""
     table = rows("figures/12_alpha_choices.csv")
+    table = table[table["alpha_choice"] != "default"]
     row = {"setting": SETTING, "protocol": "{protocol}"}
     cell = with_interval("auroc_minus_nll") + ", α\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{alpha:g}"
     return pivoted(table, row, "{alpha_choice}", cell)
-
-
-@on_a_page
-def benchmark_exposure() -> pd.DataFrame:
-    """Return accuracy, NLL and PRO by exposure and conflict of the facts."""
-    table = rows("figures/00_exposure.csv")
-    table = table[table["exposure"].isin([0, 8, 32])]
-    row = {
-        "documents": "{exposure}",
-        "share of false ones": "{conflict:g}",
-        "questions": "{n_in_group}",
-    }
-    return pivoted(table, row, "{measure}", with_interval("mean", ".2f"))
 
 
 @on_a_page
@@ -136,53 +127,28 @@ def benchmark_exact_search() -> pd.DataFrame:
 
 @on_a_page
 def exact_auroc() -> pd.DataFrame:
-    """Return the differences of scores to PRO with the answers of an exact search."""
+    """Return AUROC of NLL and of PRO on beams, minus that of PRO on an exact search."""
     folders = ("figures", *SMALL)
     table = pd.concat(rows(f"{folder}/07_exact_search_auroc.csv") for folder in folders)
-    row = {"method": "{method}", "answers": "{strategy}"}
-    named = table[(table["method"] != "PRO") | (table["strategy"] == "diverse_beam")]
-    named = named[named["alpha_choice"] != "exact search"]
-    return pivoted(named, row, SETTING, with_interval("auroc_minus_pro"))
-
-
-@on_a_page
-def benchmark_sampling() -> pd.DataFrame:
-    """Return the differences of PRO and fixed K to NLL on samples."""
-    table = rows(f"{DATA}/sampling.csv", dataset="world-facts")
-    table = table[table["method"].isin(["PRO", "PRO_2", "PRO_10"])]
-    row = {
-        "answers": "{answers}",
-        "distinct": "{distinct:.1f}",
-        "finds it": "{finds_the_judged:.2f}",
-    }
-    return pivoted(table, row, "{method} − NLL", with_interval("difference"))
-
-
-@on_a_page
-def small_models() -> pd.DataFrame:
-    """Return the differences of every method to PRO on two small models, repeats counted."""
-    table = pd.concat(
-        benchmark_rows(f"{folder}/06_benchmark.csv", protocol="paper") for folder in SMALL
-    )
-    table = table[(table["name"] != "PRO, validation") & (table["similarity"] != "alias")]
-    cell = with_interval("auroc_minus_pro") + "{mark}"
-    return pivoted(table, {"method": "{name}"}, SETTING, cell)
+    is_beams = (table["strategy"] == "diverse_beam") & (table["alpha_choice"] == "validation")
+    table = table[is_beams | (table["method"] == "NLL")]
+    column = "{method}, {strategy}"
+    return pivoted(table, {"setting": SETTING}, column, with_interval("auroc_minus_pro"))
 
 
 @on_a_page
 def small_searches() -> pd.DataFrame:
-    """Return the cost of exact search and the recall of beams on two small models."""
+    """Return the cost of exact search and the recall of beams at α = 0.05 on two small models."""
     table = pd.concat(rows(f"{folder}/07_exact_search.csv") for folder in SMALL)
     columns = {
         "model, dataset": SETTING,
-        "α": "{alpha:g}",
         "certified": "{share_certified:.2f}",
         "recall of ten beams": "{recall:.2f}",
         "token-forwards: search": "{token_forwards:.1f}",
         "ten beams": "{beam_forwards:.1f}",
         "greedy": "{greedy_forwards:.1f}",
     }
-    return written(table[table["alpha"].isin([0.05, 0.005])], columns)
+    return written(table[table["alpha"] == 0.05], columns)
 
 
 @on_a_page
@@ -207,15 +173,16 @@ FIELDS = {"model": "{model}", "field": "{field}"}
 def fields_auroc() -> pd.DataFrame:
     """Return AUROC of three scores on the fields of records."""
     row = FIELDS | {"fields": "{n_fields}", "right": "{accuracy:.1%}"}
-    return pivoted(rows(f"{DATA}/fields.csv"), row, "{method}", with_interval("auroc", ".3f"))
+    table = rows(f"{DATA}/fields.csv")
+    return pivoted(table[table["accuracy"] > 0], row, "{method}", with_interval("auroc", ".3f"))
 
 
 @on_a_page
 def fields_differences() -> pd.DataFrame:
-    """Return paired differences to the NLL of the whole answer."""
+    """Return paired differences of two scores to the NLL of the whole answer."""
     table = rows(f"{DATA}/fields.csv")
-    table = table[table["method"] != "NLL of the answer"]
-    return pivoted(table, FIELDS, "{method} minus NLL of the answer", with_interval("difference"))
+    table = table[(table["method"] != "NLL of the answer") & (table["accuracy"] > 0)]
+    return pivoted(table, FIELDS, "{method}", with_interval("difference"))
 
 
 @on_a_page
@@ -231,12 +198,23 @@ def fields_searches() -> pd.DataFrame:
     return written(rows(f"{DATA}/fields.csv", method="PRO of the field"), columns)
 
 
-@on_a_page
-def published_choices() -> pd.DataFrame:
-    """Return PRO minus NLL on published answers for each way to choose α or K."""
-    table = rows("figures/real_models/12_protocols.csv")
+def choices(table: pd.DataFrame) -> pd.DataFrame:
+    """Return PRO minus NLL for each way to choose α or K."""
     row = {"answers, questions": SETTING + ", {n_questions:,}", "protocol": "{protocol}"}
     return pivoted(table, row, "{choice}", with_interval("auroc_minus_nll"))
+
+
+@on_a_page
+def published_choices() -> pd.DataFrame:
+    """Return PRO minus NLL on published answers."""
+    return choices(rows("figures/real_models/12_protocols.csv"))
+
+
+@on_a_page
+def small_choices() -> pd.DataFrame:
+    """Return PRO minus NLL on two small models."""
+    table = pd.concat(rows(f"{folder}/12_protocols.csv") for folder in SMALL)
+    return choices(table[table["choice"].isin(["α chosen", "K = 2", "K = 10"])])
 
 
 @on_a_page
@@ -253,35 +231,11 @@ def audit_choices() -> pd.DataFrame:
     columns = {
         "method": "{method}",
         "choice": "{choice}",
-        "option": "{option}",
         "α": "{alpha:g}",
         "AUROC": "{auroc:.3f}",
         "difference": "{difference:+.3f} [{low:+.3f}, {high:+.3f}]",
     }
-    return written(rows(f"{DATA}/audit.csv").fillna({"option": ""}), columns)
-
-
-@on_a_page
-def intervals_coverage() -> pd.DataFrame:
-    """Return how often the intervals of single AUROCs contain the true value."""
-    table = rows(f"{DATA}/coverage.csv")
-    cells = table.assign(
-        below=table["covered"] < 0.93,
-    ).groupby("scores", sort=False)
-    summary = cells.agg(
-        n=("covered", "size"),
-        lowest=("covered", "min"),
-        below=("below", "sum"),
-        delong=("delong", "min"),
-    )
-    columns = {
-        "scores": "{scores}",
-        "cells": "{n}",
-        "lowest": "{lowest:.3f}",
-        "below 0.93": "{below}",
-        "DeLong, lowest": "{delong:.3f}",
-    }
-    return written(summary.reset_index(), columns)
+    return written(rows(f"{DATA}/audit.csv"), columns)
 
 
 @on_a_page
@@ -324,14 +278,6 @@ def guarantee_rows(**where: object) -> pd.DataFrame:
 
 
 @on_a_page
-def guarantees_rules() -> pd.DataFrame:
-    """Return how often guarantees of each rule are false, over random draws."""
-    table = guarantee_rows(score="PRO", shift=False)
-    row = {"model": "{model}", "target": "{level:g}"}
-    return pivoted(table, row, "{rule}", "{failed:.1%}")
-
-
-@on_a_page
 def guarantees_draws() -> pd.DataFrame:
     """Return how often guarantees of PRO are given and false, with and without a shift."""
     table = guarantee_rows(rule="guarantee", score="PRO")
@@ -351,12 +297,11 @@ def guarantees_sets() -> pd.DataFrame:
     """Return how often answer sets are issued and miss."""
     columns = {
         "δ": "{level:g}",
-        "shift": "{shift}",
         "issued": "{made:.1%}",
         "issued and missed": "{failed:.1%} ± {error:.1%}",
         "answers in a set": "{size:.2f}",
     }
-    table = guarantee_rows(kind="sets", rule="issued and missed")
+    table = guarantee_rows(kind="sets", rule="issued and missed", shift=False)
     return written(table, columns)
 
 
@@ -395,10 +340,9 @@ def label_criteria() -> pd.DataFrame:
 
 @on_a_page
 def label_errors() -> pd.DataFrame:
-    """Return bias and errors of estimates from labels, by kind of setting."""
+    """Return bias and errors of estimates from 100 labels, by kind of setting."""
     columns = {
         "kind": "{kind}",
-        "labels": "{n_labels}",
         "settings": "{n_cells}",
         "shown: lowest; median": "{shown_lowest:.2f}; {shown_median:.2f}",
         "largest bias": "{largest_bias:.3f}",
@@ -407,7 +351,7 @@ def label_errors() -> pd.DataFrame:
         "differences ratio: median": "{differences_ratio_median:.2f}",
         "differences ratio: largest": "{differences_ratio_largest:.2f}",
     }
-    return written(rows(f"{DATA}/label_errors.csv"), columns)
+    return written(rows(f"{DATA}/label_errors.csv", n_labels=100), columns)
 
 
 @on_a_page
@@ -434,35 +378,6 @@ def label_real() -> pd.DataFrame:
     return written(rows(f"{DATA}/label_real.csv", n_questions="all"), columns)
 
 
-@on_a_page
-def label_accuracies() -> pd.DataFrame:
-    """Return coverage and bias of the accuracies of groups that labels estimate, by answers."""
-    keys = ["dataset", "model"]
-    table = rows(f"{DATA}/label_accuracies.csv")
-    table["bias"] = table["bias"].abs()
-    cells = table[table["n_intervals"] >= 20].groupby(keys, sort=False)
-    lowest = cells.agg(coverage=("coverage", "min"), bias=("bias", "max"))
-    biases = table.pivot_table("bias", keys, "quantity", "max")[["auarc", "prr", "brier"]]
-    widths = rows(
-        f"{DATA}/label_accuracy_widths.csv",
-        method="NLL",
-        quantity="accuracy of the most certain 25%",
-        n_labels=200,
-    )
-    summary = lowest.join(biases).join(widths.set_index(keys)["width"]).reset_index()
-    sources = (summary["model"] + " on ").where(summary["model"] != "records", "")
-    columns = {
-        "answers": "{sources}",
-        "accuracies: lowest coverage": "{coverage:.3f}",
-        "accuracies: largest bias": "{bias:.3f}",
-        "accuracy of the most certain 25 %, 200 labels: width": "{width:.3f}",
-        "AUARC: largest bias": "{auarc:.3f}",
-        "PRR: largest bias": "{prr:.3f}",
-        "Brier score: largest bias": "{brier:.3f}",
-    }
-    return written(summary.assign(sources=sources + summary["dataset"]), columns)
-
-
 # The addresses of the papers that the registry of methods names.
 PAPERS = {
     "Farquhar et al. 2024": "https://doi.org/10.1038/s41586-024-07421-0",
@@ -474,7 +389,7 @@ PAPERS = {
 }
 # The types of parameters in words.
 TYPE_WORDS = {
-    "Names": "text or list of texts",
+    "Names": "text or list",
     "Text": "text",
     "Template": "text",
     "Name": "text",
@@ -483,13 +398,13 @@ TYPE_WORDS = {
     "Engine": "text",
     "_Folder": "path",
     "tuple[Name, ...]": "list of texts",
-    "Probability": "number from 0 to 1",
-    "Probabilities": "list of numbers from 0 to 1",
-    "PositiveShare": "number above 0, at most 1",
-    "Positive": "number above 0",
-    "NotNegative": "number, 0 or more",
-    "PositiveInt": "whole number above 0",
-    "WholeNumber": "whole number, 0 or more",
+    "Probability": "probability",
+    "Probabilities": "list of probabilities",
+    "PositiveShare": "positive probability",
+    "Positive": "positive number",
+    "NotNegative": "non-negative number",
+    "PositiveInt": "positive integer",
+    "WholeNumber": "non-negative integer",
     "Flag": "True or False",
     "Chat": "True, False or dict",
     "Columns": "dict",
@@ -508,6 +423,26 @@ def methods() -> pd.DataFrame:
         link = f"[{source}]({PAPERS[source]})" if source else "–"
         lines.append([name, METHODS[name].meaning, link])
     return pd.DataFrame(lines, columns=["method", "meaning", "source"])
+
+
+@on_a_page
+def formats() -> pd.DataFrame:
+    """Return the response formats with the options for log-probabilities."""
+    lines = []
+    for each in sorted(RESPONSE_FORMATS, key=lambda each: each.name):
+        option = f"`{each.request}`" if each.request else "–"
+        lines.append([f"`{each.name}`", each.source, option])
+    return pd.DataFrame(lines, columns=["format", "from", "option for log-probabilities"])
+
+
+@on_a_page
+def score_options() -> pd.DataFrame:
+    """Return the options of `pro score` with their help."""
+    command = pro.commands["score"]
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    records = [each.get_help_record(click.Context(command)) for each in options]
+    lines = [[f"`{names}`".replace("|", r"\|"), effect] for names, effect in records]
+    return pd.DataFrame(lines, columns=["option", "effect"])
 
 
 @on_a_page

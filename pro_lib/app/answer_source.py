@@ -41,7 +41,7 @@ def read_answers(
     all_questions: bool = False,
     strict: bool = False,
     fields: bool = False,
-    verdict: str | None = None,
+    log_metric: str | None = None,
     **reading: Any,
 ) -> Run:
     """Return the answers of a run folder, or of a file in any supported format.
@@ -53,7 +53,7 @@ def read_answers(
             last call of `generate`.
         strict: whether a line, a row or an answer that cannot be used is an error.
         fields: whether each field of structured answers becomes a question; of files only.
-        verdict: the name of the verdict that is read from a log; None for the first one.
+        log_metric: the metric of a log that says which answers are right, as in `import_answers`.
         **reading: the parameters `columns` and `separator` of `import_answers`.
 
     Raises:
@@ -64,7 +64,7 @@ def read_answers(
     from pro_lib.runs.question_table import OldReferencesWarning
 
     reading["strict"] = strict
-    of_files = {"questions": questions, "verdict": verdict, "fields": fields, **reading}
+    of_files = {"questions": questions, "log_metric": log_metric, "fields": fields, **reading}
     if path == STDIN:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "stdin")

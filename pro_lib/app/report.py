@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader
 from pro_lib.app.score_summary import difference_lines, head_lines, mistrust_line, reservations
 from pro_lib.app.score_table import printed_table, question_table
 from pro_lib.common.validation import printable
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 
 if TYPE_CHECKING:
     import pandas as pd

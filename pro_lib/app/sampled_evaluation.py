@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
-from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.labels.answers import choose_alphas, collect_answers
+from pro_lib.evaluation.alpha_choice import AlphaChoice
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
+from pro_lib.labels.answers import prepare_answers
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import labeller_agreement
+from pro_lib.labels.planned_answers import PlannedAnswers
 from pro_lib.runs.run import Run
 
 
@@ -23,16 +25,14 @@ class SampledEvaluation:
     Attributes:
         sample: the labels.
         evaluation: the answers of the plan, judged by the labels.
-        by_question: the label of each answer that has one, by question_id.
         alphas: α of the scores that need one.
-        alpha_sentence: where α comes from.
+        alpha: α of PRO, and where it comes from.
     """
 
     sample: LabelSample
     evaluation: Evaluation
-    by_question: pd.Series
     alphas: Mapping[str, float]
-    alpha_sentence: str
+    alpha: AlphaChoice
 
     @classmethod
     def of(
@@ -48,23 +48,19 @@ class SampledEvaluation:
         """
         splits = run.questions.set_index("question_id")["split"].astype(object).fillna("")
         split = splits.loc[judged.answers["question_id"]].to_numpy()
-        is_planned = sample.is_planned(collect_answers(judged))
+        is_planned = PlannedAnswers(sample.plan, judged).is_planned
         is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
-        # The folds of the label model depend on the order, which is that of the page.
-        ids = judged.answers["question_id"].to_numpy(object)
-        order = np.argsort(ids, kind="stable")
-        answers = sample.planned_answers(judged.rows(order[is_labelled[order]]))
-        judgement = sample.judgement(answers)
-        reported = replace(answers.evaluation, labels=judgement)
-        labels = judgement.merged["correct"].iloc[judgement.codes]
-        by_question = labels.set_axis(reported.answers["question_id"]).dropna()
         is_pool = (split == "validation") & ~is_labelled
         pool = judged.rows(is_pool) if is_pool.any() else None
-        alphas, sentence = choose_alphas(pool, answers.evaluation)
+        ordered, alphas, sentence = prepare_answers(judged.rows(is_labelled), pool)
+        planned = sample.planned_answers(ordered)
+        judgement = planned.judgement(sample.labels)
+        reported = replace(planned.answers.evaluation, sampled_judgement=judgement)
         if alpha is not None:
             scoring.check_alpha(alpha, search_alpha=run.search_alpha)
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
-        return cls(sample, reported, by_question, alphas, sentence)
+        choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_chosen=True)
+        return cls(sample, reported, alphas, choice)
 
     @property
     def estimates(self) -> pd.DataFrame:
@@ -74,6 +70,5 @@ class SampledEvaluation:
     @property
     def labellers(self) -> pd.DataFrame:
         """How often labellers agree with themselves and with others (`labeller_agreement`)."""
-        answers = self.sample.planned_answers(self.evaluation)
-        current = self.sample.plan.current_labels(self.sample.labels, answers)
-        return labeller_agreement(current.labels)
+        planned = self.sample.planned_answers(self.evaluation)
+        return labeller_agreement(planned.current_labels(self.sample.labels).labels)

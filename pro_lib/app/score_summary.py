@@ -85,7 +85,7 @@ def _label_lines(sampled: SampledEvaluation) -> list[str]:
 
 def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
     """Return the verdict on a method, the counts of questions and answers, and α."""
-    lines = [scored.verdict(method), *_count_lines(scored), *_alpha_lines(scored)]
+    lines = [scored.separation_sentence(method), *_count_lines(scored), *_alpha_lines(scored)]
     if not scored.n_judged:
         lines.append(NOT_JUDGED)
     elif scored.reported.one_class():
@@ -95,23 +95,19 @@ def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
 
 def _count_lines(scored: ScoredAnswers) -> list[str]:
     """Return the numbers of questions and right answers, and what is not used, and why."""
-    evaluation = scored.evaluation
-    words = f"{len(scored.rows):,} questions"
+    judged = scored.judged
+    questions = f"{len(scored.rows):,} questions"
     if not scored.n_judged:
         without_answer = {
-            reason: count for reason, count in evaluation.reasons.items() if reason != NO_REFERENCE
+            reason: count for reason, count in judged.reasons.items() if reason != NO_REFERENCE
         }
         counts = reasons_in_words(without_answer)
         unused = f"Questions without a usable answer: {counts}." if counts else ""
-        lines = [f"{words}, {len(scored.run.answers):,} answers.", unused]
+        lines = [f"{questions}, {len(scored.run.answers):,} answers.", unused]
     else:
-        judged = scored.judged
-        if scored.sampled is not None:
-            counts = f"estimated for {len(judged.answers):,} of them"
-        else:
-            counts = f"{judged.n_correct:,} of {scored.n_judged:,} judged answers"
+        counts = judged.judgement.counts_in_words
         rule = f"Right means: {judged.judgement.rule}."
-        first = f"{words}, {judged.accuracy:.1%} answered correctly ({counts}). {rule}"
+        first = f"{questions}, {judged.accuracy:.1%} answered correctly ({counts}). {rule}"
         lines = [first, judged.exclusions, judged.cautions()]
     return [*lines, *_unused_lines(scored)]
 
@@ -137,8 +133,8 @@ def _alpha_lines(scored: ScoredAnswers) -> list[str]:
             "The answers have no log-probabilities. SC, Deg and SE need only texts; PRO needs "
             "probabilities."
         ]
-    has_alpha = any(name in scored.methods for name in scored.evaluation.alpha_names)
-    if not has_alpha and scored.alpha.reported is None:
+    has_alpha = any(name in scored.methods for name in scored.judged.whole.alpha_names)
+    if not has_alpha and scored.alpha.is_reported is None:
         return []
     lines = [scored.alpha.reason]
     n_texts_alone = scored.run.n_texts_alone()
@@ -214,13 +210,13 @@ def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
         "n_judged": scored.n_judged,
         "n_reported": len(scored.reported.answers),
         "not_used": {
-            "questions": dict(scored.evaluation.reasons),
+            "questions": dict(scored.judged.reasons),
             "answers": scored.run.unused_answers(),
         },
         "n_likelier_cut": int(scored.run.has_likelier_cut().sum()),
         "rule": None,
         "accuracy": None,
-        "verdict": scored.verdict(mistrust.method) or None,
+        "verdict": scored.separation_sentence(mistrust.method) or None,
         "alpha": {"value": scored.alpha.alpha, "reason": scored.alpha.reason},
         "auroc": None,
         "most_certain": None,

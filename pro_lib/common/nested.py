@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -27,6 +28,31 @@ def inner_value(value: object, *keys: str | int) -> Any:
         else:
             return None
     return current
+
+
+@lru_cache(maxsize=256)
+def _compiled(path: str) -> tuple[tuple[str | int, ...], ...]:
+    alternatives = []
+    for part in path.split("||"):
+        names = part.strip().split(".")
+        alternatives.append(tuple(int(name) if name.isdecimal() else name for name in names))
+    return tuple(alternatives)
+
+
+def value_at(fields: dict, path: str) -> Any:
+    """Return the value at a path, or None.
+
+    A path has names and places with dots between them, and alternatives after `||`.
+
+    Example:
+        >>> value_at({"message": {"content": "Paris"}}, "text || message.content")
+        'Paris'
+    """
+    for keys in _compiled(path):
+        value = fields.get(keys[0]) if len(keys) == 1 else inner_value(fields, *keys)
+        if value is not None:
+            return value
+    return None
 
 
 def first_value(fields: Mapping, names: Iterable[str]) -> Any:

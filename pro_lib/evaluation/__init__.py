@@ -2,12 +2,12 @@
 
 from pro_lib.evaluation.alpha_choice import (
     AlphaChoice,
-    choose_alpha,
-    chosen_alpha,
+    Splits,
     default_alpha,
+    held_out_alpha,
     select_alpha,
 )
-from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, alpha_grid
 from pro_lib.evaluation.guarantees import (
     Guarantee,
     guarantee,
@@ -36,14 +36,13 @@ __all__ = [
     "Splits",
     "Verdicts",
     "alpha_grid",
-    "choose_alpha",
-    "chosen_alpha",
     "common_methods",
     "default_alpha",
     "evaluate",
     "evaluations",
     "find_protocol",
     "guarantee",
+    "held_out_alpha",
     "miss_rate",
     "register",
     "rouge_and_correct",

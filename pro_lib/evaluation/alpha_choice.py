@@ -1,17 +1,18 @@
-"""Choose the α of PRO on validation questions, or on some of the given answers."""
+"""Splits, and the choice of α on validation questions or on some of the judged answers."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.common.files import sha256
-from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits, alpha_grid
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, alpha_grid
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.questions.repeats import normalized_question
 
@@ -23,19 +24,60 @@ FEWEST_FOR_ALPHA = 20
 
 
 @dataclass(frozen=True)
+class Splits:
+    """The validation questions and the reported questions of one model and dataset.
+
+    Attributes:
+        pool: all judged validation questions.
+        reported: the judged questions to report.
+        n_validation: the number of validation questions that α is chosen on; None for all.
+        seed: the seed with which they are drawn from the pool.
+        alphas: the values that α is chosen from; None for those of `alpha_grid`.
+    """
+
+    pool: Evaluation
+    reported: Evaluation
+    n_validation: int | None = 100
+    seed: int = 0
+    alphas: Sequence[float] | None = None
+
+    @cached_property
+    def validation(self) -> Evaluation:
+        """The questions that α is chosen on."""
+        if self.n_validation is None:
+            return self.pool
+        return self.pool.drawn(self.n_validation, seed=self.seed)
+
+    def alpha(self, name: str = "PRO") -> float:
+        """Return the best α on the validation questions, of PRO or another score that needs one."""
+        return select_alpha(self.validation, alphas=self.alphas, name=name)
+
+    def alphas_of(self, names: Iterable[str]) -> dict[str, float]:
+        """Return the best α of each of these scores that needs one, by name."""
+        return {name: self.alpha(name) for name in names if name in self.reported.alpha_names}
+
+    def sentence(self) -> str:
+        """Return sentences about the questions that α is chosen on, and about those reported."""
+        return f"{self.validation.sentence()}\n{self.reported.sentence()}"
+
+
+@dataclass(frozen=True)
 class AlphaChoice:
     """The α of PRO, and the judged questions on which results are measured.
 
     Attributes:
         alpha: the α.
         reason: one sentence that says where α comes from.
-        reported: a mask (n,) of the judged questions on which results are measured, which are those
-            on which α was not chosen. None if α was not chosen, and all questions are reported.
+        is_reported: a mask (n,) of the judged questions on which results are measured, which are
+            those on which α was not chosen. None if it was chosen on none of them.
+        is_chosen: whether α was chosen, or has to be before answers are labelled; no other α is
+            then proposed.
     """
 
     alpha: float
     reason: str
-    reported: NDArray[np.bool_] | None = None
+    is_reported: NDArray[np.bool_] | None = None
+    is_chosen: bool = False
 
 
 def default_alpha(search_alpha: float | None = None, *, why: str) -> AlphaChoice:
@@ -55,10 +97,10 @@ def default_alpha(search_alpha: float | None = None, *, why: str) -> AlphaChoice
     return AlphaChoice(alpha, f"α = {alpha:g}, the default: {why}.")
 
 
-def choose_alpha(
+def held_out_alpha(
     evaluation: Evaluation, questions: pd.DataFrame, *, cluster: str | None = None
 ) -> AlphaChoice:
-    """Choose α on some of the judged questions, and report results on the others.
+    """Return the α that is best on some of the judged questions, to report results on the others.
 
     α is chosen on the questions of split `validation`, if 300 of them are judged. Otherwise it is
     chosen on one half, if there are 600 judged questions. A hash of the question's text, or of its
@@ -80,7 +122,7 @@ def choose_alpha(
         >>> from pro_lib.common import catalog
         >>> from pro_lib.importing import import_answers
         >>> run = import_answers(catalog.EXAMPLE)
-        >>> choice = choose_alpha(evaluation.evaluate(run), run.questions, cluster="relation")
+        >>> choice = held_out_alpha(evaluation.evaluate(run), run.questions, cluster="relation")
         >>> choice.reason
         'α = 0.05, chosen on 265 questions; the results below are of the other 523.'
     """
@@ -93,15 +135,15 @@ def choose_alpha(
             parts.append(("validation questions", is_validation))
     if len(ids) >= FEWEST_TO_HALVE:
         parts.append(("questions", half_of_texts(evaluation, questions, cluster=cluster)))
-    for words, is_chosen_on in parts:
+    for kind, is_chosen_on in parts:
         chosen_on = evaluation.rows(is_chosen_on)
         reported = evaluation.rows(~is_chosen_on)
         if min(chosen_on.n_rarer, reported.n_rarer) >= FEWEST_FOR_ALPHA:
             alpha = select_alpha(chosen_on)
-            counts = f"{len(chosen_on.correct):,} {words}"
+            counts = f"{len(chosen_on.correct):,} {kind}"
             others = f"the results below are of the other {len(reported.correct):,}"
             reason = f"α = {alpha:g}, chosen on {counts}; {others}."
-            return AlphaChoice(alpha, reason, ~is_chosen_on)
+            return AlphaChoice(alpha, reason, ~is_chosen_on, is_chosen=True)
     counts = f"{len(evaluation.correct):,} judged questions ({evaluation.correct.sum():,} right)"
     why = (
         f"{counts} are too few to choose it, which needs {FEWEST_TO_HALVE} (or {FEWEST_TO_CHOOSE} "
@@ -136,19 +178,6 @@ def half_of_texts(
     return np.asarray(numbers % 2 == 0)
 
 
-def chosen_alpha(splits: Splits, *, name: str = "PRO") -> float:
-    """Return the α that is chosen on the validation questions (`select_alpha`).
-
-    Args:
-        splits: the validation questions and the reported ones.
-        name: PRO, or another score that needs an α (`Evaluation.pro`).
-
-    Returns:
-        The α.
-    """
-    return select_alpha(splits.validation, alphas=splits.alphas, name=name)
-
-
 def select_alpha(
     validation: Evaluation, *, alphas: Sequence[float] | None = None, name: str = "PRO"
 ) -> float:
@@ -169,7 +198,7 @@ def select_alpha(
         >>> from pro_lib import evaluation
         >>> from pro_lib.common import catalog
         >>> from pro_lib.importing import import_answers
-        >>> judged = evaluation.evaluate(import_answers(catalog.EXAMPLE)).judged
+        >>> judged = evaluation.evaluate(import_answers(catalog.EXAMPLE))
         >>> select_alpha(judged, alphas=[0.1, 0.4])
         0.1
     """

@@ -1,4 +1,4 @@
-"""An evaluation: judged answers with their scores, and the splits for choosing and reporting α."""
+"""An evaluation: judged answers with their scores."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -51,8 +51,9 @@ def alpha_grid(
 class Evaluation:
     """One model's answers to one split of a dataset, with the scores of all methods.
 
-    It has all questions. `judged` has those whose answer is known to be right or wrong and that
-    all compared methods score; all statistics are about these.
+    It has the judged questions: those whose answer is known to be right or wrong, and that all
+    compared methods score. `whole` also has the other questions, and the methods that are left out
+    of the comparison.
 
     Attributes:
         model: the name of the model.
@@ -73,11 +74,11 @@ class Evaluation:
         note: a note in the provenance of the run.
         n_unlabelled: the number of further questions that have scores but no label.
         rule: the rule by which answers are right, such as "ROUGE-L > 0.3".
-        labels: labels of a sample of the answers, as the judgement in place of `answers`.
-        is_judged: which questions are judged, (n,); None for all.
-        left_out: the methods that are not compared, because they lack values.
+        sampled_judgement: the judgement by labels of a sample of the answers; None if the verdicts
+            in `answers` judge them.
         reasons: the number of questions without a usable or judged answer, by reason
             (`common.reasons.REASONS`).
+        selected_from: the evaluation of all questions; None if this one has all of them.
     """
 
     model: str
@@ -95,35 +96,26 @@ class Evaluation:
     note: str = ""
     n_unlabelled: int = 0
     rule: str = ""
-    labels: Judgement | None = None
-    is_judged: NDArray[np.bool_] | None = None
-    left_out: tuple[str, ...] = ()
+    sampled_judgement: Judgement | None = None
     reasons: Mapping[str, int] = field(default_factory=dict)
+    selected_from: "Evaluation | None" = None
 
-    @cached_property
-    def judged(self) -> "Evaluation":
-        """The evaluation of the judged questions and of the compared methods."""
-        if self.is_judged is None:
-            return self
-        judged = self.without_methods(self.left_out).rows(self.is_judged)
-        answers = judged.answers
-        if "text_number" in answers and not answers["text_number"].duplicated().any():
-            answers = answers.drop(columns="text_number")
-        return replace(judged, answers=answers, is_judged=None, left_out=())
+    @property
+    def whole(self) -> "Evaluation":
+        """The evaluation of all questions, judged or not, and of all methods."""
+        return self if self.selected_from is None else self.selected_from
 
     @cached_property
     def judgement(self) -> Judgement:
         """Which of the judged answers are right, with the statistics of scores."""
-        if self.is_judged is not None:
-            return self.judged.judgement
-        if self.labels is not None:
-            return self.labels
+        if self.sampled_judgement is not None:
+            return self.sampled_judgement
         return Verdicts(self.correct, self.rule, self.answers.get("cluster"))
 
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Whether the judged answers are right, (n,)."""
-        return np.asarray(self.judged.answers["correct"], dtype=bool)
+        return np.asarray(self.answers["correct"], dtype=bool)
 
     @property
     def accuracy(self) -> float:
@@ -133,7 +125,7 @@ class Evaluation:
     @property
     def n_correct(self) -> int:
         """The number of right answers, or its estimate."""
-        n_judged = len(self.judged.answers)
+        n_judged = len(self.answers)
         return round(n_judged * self.accuracy) if n_judged else 0
 
     @property
@@ -194,7 +186,7 @@ class Evaluation:
         for name, alpha in alphas.items():
             known_name = name if name in self.alpha_scores else "PRO"
             scores[name] = self.pro(alpha, name=known_name)
-        return pd.DataFrame(scores).join(self.baselines)
+        return pd.DataFrame(scores, index=self.baselines.index).join(self.baselines)
 
     def drawn(self, n_questions: int, *, seed: int = 0) -> "Evaluation":
         """Return a random sample of the questions, in their order.
@@ -217,19 +209,19 @@ class Evaluation:
             chosen: a mask (n,), or positions.
         """
         places = np.arange(len(self.answers))[np.asarray(chosen)]
+        sampled = self.sampled_judgement
         return replace(
             self,
             answers=self.answers.iloc[places].reset_index(drop=True),
             baselines=self.baselines.iloc[places].reset_index(drop=True),
             log_probs=self.log_probs[places],
             alpha_scores={name: score.rows(places) for name, score in self.alpha_scores.items()},
-            labels=None if self.labels is None else self.labels.rows(places),
-            is_judged=None if self.is_judged is None else self.is_judged[places],
+            sampled_judgement=None if sampled is None else sampled.rows(places),
         )
 
     def without_labels(self) -> "Evaluation":
         """Return the evaluation without labels of a sample, as the automatic judge has it."""
-        return replace(self, labels=None)
+        return replace(self, sampled_judgement=None)
 
     def without_methods(self, names: Sequence[str]) -> "Evaluation":
         """Return the evaluation without the scores of these names."""
@@ -253,7 +245,7 @@ class Evaluation:
         They are about labels of a sample or of some questions only, and about repeated questions.
         """
         sentences = [self.judgement.caution] if self.judgement.caution else []
-        answers = self.judged.answers
+        answers = self.answers
         n = len(answers)
         if self.n_unlabelled:
             n_all = n + self.n_unlabelled
@@ -290,7 +282,7 @@ class Evaluation:
     def sentence(self) -> str:
         """Return sentences about the questions, the accuracy and the unavailable methods."""
         sentences = [self.exclusions, f"{self._accuracy_words()}."]
-        n_above_one = scoring.above_one(self.judged.log_probs).sum()
+        n_above_one = scoring.above_one(self.log_probs).sum()
         if n_above_one:
             sentences.append(
                 f"For {n_above_one} questions the answers' probabilities sum to more than 1: "
@@ -307,48 +299,13 @@ class Evaluation:
         correct = self.correct
         if not len(correct):
             return "No question is left"
-        if self.labels is not None:
+        if self.sampled_judgement is not None:
             return f"{self.accuracy:.3f} of the answers are estimated to be right"
         rule = f" by {self.rule}" if self.rule else ""
         words = f"{correct.mean():.3f} of the judged answers are right{rule}"
         for name in MATCHES:
-            match = self.judged.answers[name]
+            match = self.answers[name]
             if match.notna().all() and correct.any():
                 rejected = 1 - match[correct].mean()
                 words += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
         return words
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The validation questions and the reported questions of one model and dataset.
-
-    Attributes:
-        pool: all judged validation questions.
-        reported: the judged questions to report.
-        n_validation: the number of validation questions that α is chosen on; None for all.
-        seed: the seed with which they are drawn from the pool.
-        alphas: the values that α is chosen from; None for those of `alpha_grid`.
-    """
-
-    pool: Evaluation
-    reported: Evaluation
-    n_validation: int | None = 100
-    seed: int = 0
-    alphas: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        """Keep the judged questions."""
-        object.__setattr__(self, "pool", self.pool.judged)
-        object.__setattr__(self, "reported", self.reported.judged)
-
-    @cached_property
-    def validation(self) -> Evaluation:
-        """The questions that α is chosen on."""
-        if self.n_validation is None:
-            return self.pool
-        return self.pool.drawn(self.n_validation, seed=self.seed)
-
-    def sentence(self) -> str:
-        """Return sentences about the questions that α is chosen on, and about those reported."""
-        return f"{self.validation.sentence()}\n{self.reported.sentence()}"

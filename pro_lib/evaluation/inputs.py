@@ -98,9 +98,9 @@ class AnswerMatrices(NamedTuple):
             convention: `complete` (ending included) or `answer_tokens` (ending left out).
 
         Example:
-            >>> from pro_lib.importing import from_records
+            >>> from pro_lib.importing import import_answers
             >>> answers = [{"text": "Paris", "log_prob": -0.1}, {"text": "Lyon", "log_prob": -2.5}]
-            >>> run = from_records([{"question_id": "q1", "answers": answers}])
+            >>> run = import_answers([{"question_id": "q1", "answers": answers}])
             >>> matrices = AnswerMatrices.of(run)
             >>> matrices.log_probs.tolist(), matrices.texts.tolist()
             ([[-0.1, -2.5]], [['Paris', 'Lyon']])

@@ -1,17 +1,14 @@
-"""An answer, from the parsed line to the run: its values, their check, and why it is left out."""
+"""An answer with its values, their check, and the problem of an answer that is not used."""
 
 import sys
-import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, ValidationError
 
 from pro_lib.common import reasons
-from pro_lib.common.files import RunError
 from pro_lib.common.validation import Format, Probability, Text, rule, sentence
 
 # Words for problems that a reason alone does not describe, in messages such as "2 answers that end
@@ -31,11 +28,6 @@ _WORDS = {
     reasons.NO_ANSWER: "without text",
     "": "that are copies of another answer",
 }
-# The largest number of places in a message, without and with details.
-_N_PLACES = 5
-_N_DETAILS = 3
-
-
 # A sum of log-probabilities in float32 may be a little above 0.
 _ROUNDING = 1e-4
 # A given sum or mean may differ from that of the tokens by this share and by this much per token.
@@ -124,6 +116,7 @@ class _Checked(Format):
 
 
 RUN_COLUMNS = tuple(_Checked.model_fields)
+NUMBER_COLUMNS = ("log_prob", "end_log_prob", "mean_log_prob", "rouge_l")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,54 +185,3 @@ def contradiction(answer: Answer) -> Problem | None:
         words = f"mean_log_prob={mean} is below log_prob={total}"
     kind = "whose log-probabilities contradict each other"
     return Problem(reasons.CONTRADICTORY, words, is_detail=True, words=kind) if words else None
-
-
-# --- Messages ---
-
-# The place of an answer or a line, its problem, and the response to which it belongs.
-LeftOut: TypeAlias = tuple[str, Problem, Any]
-
-
-def _by_kind(left_out: Sequence[LeftOut]) -> dict[str, list[tuple[str, Problem]]]:
-    """Return the places and problems by the words for the problem."""
-    groups: dict[str, list[tuple[str, Problem]]] = {}
-    for where, problem, _ in left_out:
-        groups.setdefault(problem.kind, []).append((where, problem))
-    return groups
-
-
-def warn_of(left_out: Sequence[LeftOut], path: Path) -> None:
-    """Warn of the answers and lines of a file that are left out, once for each kind of problem."""
-    for kind, places in _by_kind(left_out).items():
-        has_details = any(problem.is_detail for _, problem in places)
-        names = []
-        for where, problem in places[: _N_DETAILS if has_details else _N_PLACES]:
-            name = where.removeprefix(f"{path}, ")
-            if problem.is_detail:
-                words = problem.sentence.removeprefix("cannot be read: ")
-                name += f" ({words.partition('; supported are')[0]})"
-            names.append(name)
-        n_more = len(places) - len(names)
-        more = f" and {n_more} more" if n_more else ""
-        message = f"{len(places)} answers {kind} are left out: {'; '.join(names)}{more}"
-        warnings.warn(message, UserWarning, stacklevel=3)
-
-
-def error_of(left_out: Sequence[LeftOut], path: Path, beginning: str) -> RunError:
-    """Return the error for a file without any usable answer.
-
-    If all answers have the same problem, the error states it. Otherwise it counts the problems.
-    """
-    counts = []
-    groups = _by_kind(left_out)
-    for kind, places in groups.items():
-        where, problem = places[0]
-        if len(groups) == 1 and problem.sentence and problem.reason != reasons.FAILED:
-            number = f" ({len(places):,} answers)" if len(places) > 1 else ""
-            remedy = f"; {problem.remedy}" if problem.remedy else ""
-            return RunError(f"{where}: {problem.sentence}{number}{remedy}")
-        details = where.removeprefix(f"{path}, ")
-        if problem.sentence:
-            details += f": {problem.sentence}"
-        counts.append(f"{len(places):,} {kind} ({details})")
-    return RunError(f"{beginning}; left out are {', '.join(counts)}" if counts else beginning)

@@ -1,59 +1,37 @@
 """The response formats as a table: how each is recognized, and where its values are.
 
-Paths are names and places with dots between them, and alternatives after `||`.
+A format is one row, with paths for `value_at`. Paths that formats share are constants.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from pro_lib.common import reasons
-from pro_lib.common.nested import as_items, as_mapping, inner_value
-from pro_lib.common.validation import SentenceError
-
-
-@lru_cache(maxsize=256)
-def _compiled(path: str) -> tuple[tuple[str | int, ...], ...]:
-    alternatives = []
-    for part in path.split("||"):
-        names = part.strip().split(".")
-        alternatives.append(tuple(int(name) if name.isdecimal() else name for name in names))
-    return tuple(alternatives)
-
-
-def value_at(fields: dict, path: str) -> Any:
-    """Return the value at a path, or None.
-
-    Example:
-        >>> value_at({"message": {"content": "Paris"}}, "text || message.content")
-        'Paris'
-    """
-    for keys in _compiled(path):
-        value = fields.get(keys[0]) if len(keys) == 1 else inner_value(fields, *keys)
-        if value is not None:
-            return value
-    return None
+from pro_lib.common.nested import as_items, as_mapping, value_at
+from pro_lib.importing import harness
 
 
 @dataclass(frozen=True)
 class ResponseFormat:
     """A response format.
 
-    The paths below lead from an answer, except for `known_by`, `answers` and `verdicts`.
+    The paths below lead from an answer, except for `known_by` and `answers`.
 
     Attributes:
         name: the name of the format in docs and runs.
+        source: what writes it, as Markdown for the docs.
         request: how to ask for log-probabilities; "" if this cannot be asked for.
         known_by: paths that all have a value in a response of this format.
         answers: the path to its answers, or a function that returns them; "" if it is an answer.
         text, reason, tokens: the paths to the text, the finish reason and the tokens.
         log_prob: the path to the log-probability of the answer.
-        verdicts: the path to an object with verdicts by name.
+        log: a function that returns fields of the response that a log has besides its answers.
         is_record: whether it is a format of this project, with values of a run in its answers.
     """
 
     name: str
+    source: str
     request: str
     known_by: tuple[str, ...]
     answers: str | Callable[[dict], list] = ""
@@ -61,7 +39,7 @@ class ResponseFormat:
     reason: str = "finish_reason"
     tokens: str = "logprobs"
     log_prob: str = "cumulative_logprob"
-    verdicts: str = ""
+    log: Callable[[dict], dict[str, Any]] | None = None
     is_record: bool = False
 
     def answers_in(self, body: dict) -> list[dict]:
@@ -156,49 +134,36 @@ def _tgi_answers(body: dict) -> list[dict]:
     return [{**body, **details}, *as_items(details.get("best_of_sequences"))]
 
 
-def _harness_answers(line: dict) -> list[dict]:
-    """Return the texts of a line of lm-evaluation-harness, or its choices."""
-    requests = line.get("arguments")
-    requests = list(requests.values()) if isinstance(requests, dict) else as_items(requests)
-    groups = as_items(line["resps"])
-    if len(groups) != len(requests):
-        counts = f"resps has {len(groups)} entries, but arguments has {len(requests)}"
-        raise SentenceError(f"{counts}; each request needs one")
-    answers = []
-    for n, (request, replies) in enumerate(zip(requests, groups, strict=True)):
-        for reply in as_items(replies):
-            answer = {"text": reply, "finish_reason": "stop", "index": n}
-            if isinstance(reply, list):
-                text = inner_value(request, "arg_1" if isinstance(request, dict) else 1)
-                if not isinstance(text, str):
-                    raise SentenceError(f"arguments has a choice that is not a text: {text!r:.60}")
-                answer |= {"text": text.strip(), "log_prob": _number(inner_value(reply, 0))}
-            answers.append(answer)
-    return answers
-
-
-def _number(value: object) -> object:
-    """Return a number that is written as text, and any other value as it is."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+def _inspect_fields(log: dict) -> dict[str, Any]:
+    scores = as_mapping(log.get("scores"))
+    values = {name: as_mapping(score).get("value") for name, score in scores.items()}
+    return {"log_metrics": values}
 
 
 # The first format that recognizes a response reads it. Formats with unique fields come first.
 RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ResponseFormat(
         "inspect_ai",
+        "its logs as JSON, for example by `inspect log convert LOG --to json --output-dir FOLDER`",
         "GenerateConfig(logprobs=True)",
         ("epoch", "output"),
         "output.choices",
         text="message.content",
         reason="stop_reason",
-        verdicts="scores",
+        log=_inspect_fields,
     ),
-    ResponseFormat("lm-eval", "", ("resps",), _harness_answers, log_prob="log_prob"),
+    ResponseFormat(
+        "lm-eval",
+        "`samples_*.jsonl` of lm-evaluation-harness; multiple choice has log-probabilities",
+        "",
+        ("resps",),
+        harness.answers_in,
+        log_prob="log_prob",
+        log=harness.log_fields,
+    ),
     ResponseFormat(
         "openai",
+        "chat, completions, batches; vLLM's, SGLang's and llama.cpp's servers; LiteLLM",
         "logprobs=true (chat) or logprobs=1 (text)",
         ("choices",),
         "choices",
@@ -206,6 +171,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "langchain",
+        "`AIMessage` (`model_dump`, `dumpd`, `message_to_dict`), `LLMResult`, conversations",
         "logprobs=True of the model",
         (
             "generations || outputs.generations || response_metadata || additional_kwargs || "
@@ -216,9 +182,16 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         reason="finish_reason || stop_reason || stopReason || done_reason || status",
         tokens="logprobs_result || logprobs",
     ),
-    ResponseFormat("vllm", "SamplingParams(logprobs=0)", ("outputs.0",), _vllm_answers),
+    ResponseFormat(
+        "vllm",
+        "`RequestOutput` objects, or their JSON",
+        "SamplingParams(logprobs=0)",
+        ("outputs.0",),
+        _vllm_answers,
+    ),
     ResponseFormat(
         "gemini",
+        "`generateContent`; batches of Gemini and Vertex",
         "responseLogprobs=true",
         ("candidates || promptFeedback || prompt_feedback",),
         "candidates",
@@ -228,6 +201,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "bedrock",
+        "Converse",
         "",
         ("output.message", "stopReason"),
         text="output.message.content",
@@ -235,6 +209,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "responses",
+        "OpenAI's Responses API",
         'include=["message.output_text.logprobs"]',
         ("output.0",),
         _responses_answer,
@@ -242,6 +217,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "ollama",
+        "chat, generate, without streaming",
         "logprobs=true",
         ("done",),
         text="message.content || response",
@@ -249,6 +225,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "sglang",
+        "its own `/generate`",
         "return_logprob=true",
         ("meta_info",),
         reason="meta_info.finish_reason",
@@ -256,6 +233,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "tgi",
+        "generate",
         "details=true",
         ("generated_text || details",),
         _tgi_answers,
@@ -264,6 +242,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "llama.cpp",
+        "its own `/completion`",
         "n_probs=1",
         ("stop_type || completion_probabilities",),
         text="content",
@@ -271,13 +250,23 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         tokens="completion_probabilities",
     ),
     ResponseFormat(
-        "cohere", "logprobs=true", ("message.content", "finish_reason"), text="message.content"
+        "cohere",
+        "chat",
+        "logprobs=true",
+        ("message.content", "finish_reason"),
+        text="message.content",
     ),
     ResponseFormat(
-        "anthropic", "", ("content", "stop_reason"), text="content", reason="stop_reason"
+        "anthropic",
+        "messages, batches",
+        "",
+        ("content", "stop_reason"),
+        text="content",
+        reason="stop_reason",
     ),
     ResponseFormat(
         "records",
+        "the workbench's [own format](#records)",
         "",
         ("answers",),
         "answers",
@@ -286,6 +275,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "rows",
+        "CSV, Parquet or JSON lines with `question_id`, `text` and `log_prob`, a row per answer",
         "",
         ("question_id || question", "text || log_prob || token_log_probs"),
         log_prob="log_prob",
@@ -293,6 +283,38 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
 )
 
+# --- What formats share ---
+
+# The paths to the id of a response and to its model.
+SERVED_IDS = "request_id || id || responseId || response_id || meta_info.id"
+MODELS = "model || modelVersion || output.model || response_metadata.model_name"
+# Types of the parts of a message that are thoughts.
+THOUGHT_TYPES = {
+    "reasoning",
+    "reasoning_content",
+    "reasoning_text",
+    "redacted_thinking",
+    "thinking",
+    "thought",
+}
+# Fields of a message or a choice in which servers return the thought.
+THOUGHT_FIELDS = frozenset(
+    (
+        "reasoning_content",
+        "reasoning",
+        "reasoning_details",
+        "thinking",
+        "thinking_blocks",
+        "reasoning_text",
+    )
+)
+# The numbers of tokens in hidden thoughts, and the reason why a prompt has no answer.
+USAGE = "usage || usageMetadata || usage_metadata"
+HIDDEN_TOKENS = (
+    "completion_tokens_details.reasoning_tokens || output_tokens_details.reasoning_tokens || "
+    "thoughtsTokenCount || thoughts_token_count || output_token_details.reasoning"
+)
+BLOCKED = "promptFeedback.blockReason || prompt_feedback.block_reason"
 # Finish reasons in lower case: of an answer that the model ended.
 NATURAL = {
     "complete",

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
-from pro_lib.common.nested import as_items, as_mapping, first_value
+from pro_lib.common.nested import as_items, as_mapping, first_value, value_at
 from pro_lib.common.validation import Format, SentenceError, Text, sentence
 from pro_lib.importing.answers import Answer, Problem
 from pro_lib.importing.conversations import (
@@ -17,13 +17,14 @@ from pro_lib.importing.conversations import (
     conversations_of,
     without_answer,
 )
-from pro_lib.importing.parsing import answers_of
+from pro_lib.importing.response_answers import answers_of
 from pro_lib.importing.response_formats import (
+    MODELS,
     RESPONSE_FORMATS,
+    SERVED_IDS,
     ResponseFormat,
     langchain_message,
     response_format_of,
-    value_at,
 )
 from pro_lib.questions.file_readers import Identity, TextList, decoded
 from pro_lib.questions.question_files import references_beside
@@ -40,14 +41,10 @@ _WRAPPERS = (
     "generation",
     "message",
 )
-_SERVED_IDS = "request_id || id || responseId || response_id || meta_info.id"
-_MODELS = "model || modelVersion || output.model || response_metadata.model_name"
 # The type of a result of Anthropic's batches without a response.
 _FAILED_RESULTS = ("errored", "expired", "canceled")
 # Fields that only an entry of a file has, not a response.
 _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
-# The metrics of older versions of lm-evaluation-harness, which do not name them.
-_METRICS = ("acc", "exact_match", "em", "acc_norm")
 # Fields of a response that says no more than that it failed.
 _MESSAGE_NAMES = {"detail", "message", "status", "request_id", "status_code", "code"}
 # The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
@@ -83,7 +80,7 @@ class Response:
         references, split, relation, scores: the fields of the entry with these names.
         model, dataset: the model that answered, and the questions that a record names.
         filter: the filter of lm-evaluation-harness.
-        verdicts: the verdicts of a log by name.
+        log_metrics: the values of the metrics or scorers of a log by name.
         answers: its answers, until they are in the run.
         problem: why it is not used; None if it is.
         part: which of several prompts of the entry it answers; None if there is one.
@@ -103,7 +100,7 @@ class Response:
     model: Any = None
     dataset: Any = None
     filter: Any = None
-    verdicts: dict[str, Any] | None = None
+    log_metrics: dict[str, Any] | None = None
     answers: Sequence[Answer] = ()
     problem: Problem | None = None
     part: int | None = None
@@ -127,6 +124,26 @@ class Response:
     def score_columns(self) -> dict[str, float]:
         """The scores that a record contains, by their columns in a run."""
         return {f"score_{method}": score for method, score in (self.scores or {}).items()}
+
+    @property
+    def content_key(self) -> int | None:
+        """A hash of its id, question, texts and numbers, or None if it cannot be a copy."""
+        if self.served_id is None or self.problem is not None or self.log_metrics:
+            return None
+        question = (self.question_id, self.question, self.conversation)
+        try:
+            contents = tuple(
+                (answer.position, answer.reason, answer.text, tuple(answer.token_log_probs or ()))
+                for answer in self.answers
+            )
+            return hash((self.served_id, question, contents))
+        except TypeError:  # a value of another kind, which the check refuses
+            return None
+
+    def reject(self, problem: Problem) -> None:
+        """Set why the response is not used, unless it has a problem already."""
+        if self.problem is None:
+            self.problem = problem
 
     def share_values(self, previous: "Response") -> None:
         """Use the values of the previous response where they are equal, which saves memory."""
@@ -205,22 +222,25 @@ def _entries_of_list(values: list) -> list[dict]:
 def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     """Return the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
-    shared = _entry_fields(where, entry, is_wrapped)
-    responses = [_parsed(replace(shared), body, entry) for body in bodies]
-    conversations = []
-    if responses[0].question is None:
-        conversations = conversations_of(entry, bodies[0])
-    listed = _listed_questions(entry)
-    prompts = listed or conversations
+    responses = [_parsed(_entry_fields(where, entry, is_wrapped), body, entry) for body in bodies]
+    prompts: list = _listed_questions(entry)
+    if responses[0].question is None and not prompts:
+        prompts = conversations_of(entry, bodies[0])
     if len(prompts) > 1:
         return _responses_to_prompts(responses, prompts)
-    for response in responses:
-        if listed:
-            [response.question] = listed
-        elif conversations:
-            texts = [answer.text for answer in response.answers]
-            response.conversation = without_answer(conversations[0], texts)
+    if prompts:
+        for response in responses:
+            _set_prompt(response, prompts[0])
     return list(map(_checked, responses))
+
+
+def _set_prompt(response: Response, prompt: str | Conversation) -> None:
+    """Set the text of the question or the conversation that a response answers."""
+    if isinstance(prompt, str):
+        response.question = prompt
+    else:
+        texts = [answer.text for answer in response.answers]
+        response.conversation = without_answer(prompt, texts)
 
 
 def _listed_questions(entry: dict) -> list:
@@ -263,8 +283,7 @@ def _responses_to_prompts(responses: list[Response], prompts: list) -> list[Resp
     for n, prompt in enumerate(prompts):
         part = replace(first, where=f"{first.where}, prompt {n}", served_id=None, part=n)
         part.answers = answers[n * size : (n + 1) * size]
-        part.question = prompt if isinstance(prompt, str) else None
-        part.conversation = None if isinstance(prompt, str) else prompt
+        _set_prompt(part, prompt)
         for name in ("question_id", "references", "split"):
             values = getattr(first, name)
             if isinstance(values, list) and len(values) == len(prompts):
@@ -332,11 +351,11 @@ def _parsed(response: Response, body: object, entry: dict) -> Response:
     """Set the answers of the response in a body, or the reason why it has none."""
     fields = as_mapping(decoded(body))
     if _is_stream_piece(fields):
-        response.problem = STREAM_PIECE
+        response.reject(STREAM_PIECE)
         return response
-    served_id = value_at(fields, _SERVED_IDS)
+    served_id = value_at(fields, SERVED_IDS)
     response.served_id = served_id if isinstance(served_id, (str, int)) else None
-    response.model = value_at(fields, _MODELS)
+    response.model = value_at(fields, MODELS)
     response_format = response_format_of(fields)
     response.response_format = response_format
     message = _failure(entry)
@@ -349,34 +368,13 @@ def _parsed(response: Response, body: object, entry: dict) -> Response:
         message = "it holds no answers" if is_empty else None
     if message is not None:
         words = "the response failed" + (f" ({message})" if message else "")
-        response.problem = Problem(reasons.FAILED, words)
-    if response.is_of("lm-eval"):
-        _add_harness_fields(response, fields)
-    if response_format is not None and response_format.verdicts:
-        scores = as_mapping(value_at(fields, response_format.verdicts))
-        response.verdicts = {name: as_mapping(score).get("value") for name, score in scores.items()}
+        response.reject(Problem(reasons.FAILED, words))
+    if response_format is not None and response_format.log is not None:
+        log = response_format.log(fields)
+        if response.question is not None:
+            log["question"] = response.question  # that of the entry comes first
+        return replace(response, **log)
     return response
-
-
-def _add_harness_fields(response: Response, line: dict) -> None:
-    """Set the question, the references and the verdicts of a line of lm-evaluation-harness.
-
-    The target of a task with choices is the index of one, or several indexes.
-    """
-    metrics = line.get("metrics", _METRICS)
-    response.verdicts = {
-        name: line[name] for name in as_items(metrics) if line.get(name) is not None
-    }
-    if response.question is None:
-        response.question = value_at(line, "doc.question || arguments.gen_args_0.arg_0")
-    choices = {
-        str(answer.position): answer.text
-        for answer in response.answers
-        if answer.log_prob is not None
-    }
-    targets = as_items(value_at(line, "doc.mc2_targets || target"))
-    targets = [choices.get(str(value), value) for value in targets]
-    response.references = references_beside({"answer": targets})
 
 
 def _failure(body: dict) -> str | None:
@@ -447,5 +445,4 @@ def _entry_fields(where: str, entry: dict, is_wrapped: bool) -> Response:
         relation=entry.get("relation"),
         scores=entry.get("scores") if "answers" in entry else None,
         dataset=entry.get("dataset"),
-        filter=entry.get("filter"),
     )

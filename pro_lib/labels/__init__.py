@@ -1,7 +1,7 @@
 """Labels by hand: which answers to label, the label file, and estimates from some labels."""
 
 from pro_lib.labels.answers import Answers, collect_answers
-from pro_lib.labels.estimates import LabelSample, SampledVerdicts
+from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import (
     Label,
     append_label,
@@ -12,13 +12,16 @@ from pro_lib.labels.file import (
     merge_labels,
     read_label_file,
 )
-from pro_lib.labels.plan import LabelPlan, Request, plan_path
+from pro_lib.labels.plan import LabelPlan, plan_path
+from pro_lib.labels.planned_answers import PlannedAnswers, Request
+from pro_lib.labels.sampled_verdicts import SampledVerdicts
 
 __all__ = [
     "Answers",
     "Label",
     "LabelPlan",
     "LabelSample",
+    "PlannedAnswers",
     "Request",
     "SampledVerdicts",
     "append_label",

@@ -11,8 +11,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pro_lib.common.files import RunError, json_digest
-from pro_lib.evaluation.alpha_choice import chosen_alpha, default_alpha
-from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, Splits
+from pro_lib.evaluation.alpha_choice import Splits, default_alpha
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.labels.file import KEY, answer_key
 from pro_lib.metrics.correctness import MATCHES
 from pro_lib.metrics.roc import FloatArray, IntArray
@@ -31,9 +31,9 @@ class Answers:
     Attributes:
         evaluation: the n judged answers.
         table: a row per unit: dataset, question_id (the smallest of the questions with this text),
-            answer (`answer_key`), question (its text), references (`references_digest`), text (the
-            answer as first found) and rouge_l. Question and references are empty if unknown.
-        codes: (n,) number of the unit of each answer.
+            answer (`answer_key`), question (its text; empty if unknown), references (texts), text
+            (the answer as first found) and rouge_l.
+        units: (n,) number of the unit of each answer.
         strata: (G,) bin of ROUGE-L.
         features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
             and ALL.
@@ -42,7 +42,7 @@ class Answers:
 
     evaluation: Evaluation
     table: pd.DataFrame
-    codes: IntArray
+    units: IntArray
     strata: IntArray
     features: FloatArray
     digest: str
@@ -58,13 +58,8 @@ class Answers:
         # A unit belongs to one question text, and so to one cluster.
         numbers = pd.factorize(self.evaluation.answers["cluster"])[0]
         clusters = np.zeros(len(self), dtype=np.intp)
-        clusters[self.codes] = numbers
+        clusters[self.units] = numbers
         return clusters
-
-    @cached_property
-    def row_of_question(self) -> dict[str, int]:
-        """A row of the table for each question_id."""
-        return {question_id: row for row, question_id in enumerate(self.table["question_id"])}
 
 
 def collect_answers(evaluation: Evaluation) -> Answers:
@@ -76,20 +71,19 @@ def collect_answers(evaluation: Evaluation) -> Answers:
     Raises:
         RunError: if an answer has no text.
     """
-    evaluation = evaluation.judged
     rows = _rows_of(evaluation)
-    codes = pd.factorize(pd.MultiIndex.from_frame(rows[KEY]))[0]
+    units = pd.factorize(pd.MultiIndex.from_frame(rows[KEY]))[0]
     table = rows[[*KEY, "question", "references", "text", "rouge_l"]]
-    # `factorize` numbers units by their first row, so these rows are in the order of the codes.
-    table = table[~pd.Series(codes).duplicated()].reset_index(drop=True)
+    # `factorize` numbers units by their first row, so these rows are in the order of the units.
+    table = table[~pd.Series(units).duplicated()].reset_index(drop=True)
     digest = json_digest(table[KEY].to_numpy().tolist())[:16]
     strata = rouge_bin(table["rouge_l"].fillna(0.0))
     # The features of several answers of one unit are averaged. Constant ones are left out.
-    means = rows[_FEATURES].fillna(0.0).groupby(codes).mean().to_numpy()
+    means = rows[_FEATURES].fillna(0.0).groupby(units).mean().to_numpy()
     bins = strata[:, None] == np.arange(len(ROUGE_BINS))
     varies = np.ptp(means, axis=0) > 0
     features = np.column_stack([bins[:, bins.any(axis=0)], means[:, varies]]).astype(np.float64)
-    return Answers(evaluation, table, codes, strata, features, digest)
+    return Answers(evaluation, table, units, strata, features, digest)
 
 
 def with_placeholder(run: Run) -> Run:
@@ -111,7 +105,7 @@ def scores_at_alphas(
     Args:
         evaluation: the judged answers.
         alphas: α of the scores that need one, by their names; 0.4 without. Choose α before
-            labelling, for example on the validation questions (`evaluation.chosen_alpha`).
+            labelling, for example on the validation questions (`evaluation.Splits.alpha`).
     """
     if np.isnan(evaluation.log_probs).all():
         table = evaluation.baselines
@@ -122,17 +116,31 @@ def scores_at_alphas(
     return table[[*first, *table.columns.drop(first)]]
 
 
-def choose_alphas(pool: Evaluation | None, reported: Evaluation) -> tuple[dict[str, float], str]:
-    """Choose α on validation questions by their automatic judge, as notebook 10 does by default.
+def prepare_answers(
+    evaluation: Evaluation, pool: Evaluation | None
+) -> tuple[Evaluation, dict[str, float], str]:
+    """Return the answers of the labelled split in the order of their ids, and α of their scores.
+
+    The page and `pro score` need the same order, because the folds of the label model depend on it.
+    A file may have the questions in random order.
 
     Args:
-        pool: the validation questions; None if there are none.
-        reported: the answers that are labelled.
+        evaluation: the answers that are labelled.
+        pool: the validation questions, which choose α by their automatic judge, as notebook 10 does
+            by default; None if there are none.
 
     Returns:
-        α of each score that needs one, and a sentence about α of PRO, which is empty for texts
-        without log-probabilities.
+        The answers; α of each score that needs one; and a sentence about α of PRO, which is empty
+        for texts without log-probabilities.
     """
+    ids = evaluation.answers["question_id"].to_numpy(object)
+    ordered = evaluation.rows(np.argsort(ids, kind="stable"))
+    return ordered, *_alphas_without_labels(pool, ordered)
+
+
+def _alphas_without_labels(
+    pool: Evaluation | None, reported: Evaluation
+) -> tuple[dict[str, float], str]:
     if np.isnan(reported.log_probs).all():
         return {}, ""
     problem = "there are no validation questions"
@@ -144,7 +152,7 @@ def choose_alphas(pool: Evaluation | None, reported: Evaluation) -> tuple[dict[s
         choice = default_alpha(reported.search_alpha, why=why)
         return dict.fromkeys(reported.alpha_names, choice.alpha), f"PRO has {choice.reason}"
     splits = Splits(pool.with_methods_of(reported), reported)
-    alphas = {name: chosen_alpha(splits, name=name) for name in splits.pool.alpha_names}
+    alphas = splits.alphas_of(splits.pool.alpha_names)
     n_questions = len(splits.validation.answers)
     words = f"{pool.rule} on {n_questions} validation questions, as notebook 10 does by default"
     return alphas, f"PRO has α = {alphas['PRO']:g}, chosen by {words}."
@@ -198,7 +206,7 @@ def _rows_of(evaluation: Evaluation) -> pd.DataFrame:
             "question_id": question_ids,
             "answer": [answer_key(text) for text in answers["text"]],
             "question": answers["question"].fillna(""),
-            "references": answers["references"].map(references_digest),
+            "references": answers["references"],
             "text": answers["text"],
         }
     )

@@ -7,7 +7,7 @@ from pro_lib.labels.inference import BoolArray, Ranking, areas
 from pro_lib.labels.label_model import fit_logistic, predict_logistic
 from pro_lib.metrics.roc import FloatArray, IntArray
 
-UNIFORM_SHARE = 0.3  # share of the second phase that is drawn without regard to the influence
+_UNIFORM_SHARE = 0.3  # share of the second phase that is drawn without regard to the influence
 FEWEST_FIRST = 20
 
 
@@ -107,18 +107,15 @@ def second_probabilities(
     return probabilities
 
 
-def inclusion_probabilities(
-    scores: ArrayLike, n_second: int, *, uniform: float = UNIFORM_SHARE
-) -> FloatArray:
+def inclusion_probabilities(scores: ArrayLike, n_second: int) -> FloatArray:
     """Return probabilities (n,) with the sum `n_second`, proportional to scores plus a constant.
 
     Args:
         scores: (n,) not negative; if all are 0, the probabilities are equal.
         n_second: expected number of answers; n or more gives 1 everywhere.
-        uniform: share of the constant.
 
     Example:
-        >>> inclusion_probabilities([1.0, 1.0, 8.0], 2, uniform=0.0)
+        >>> inclusion_probabilities([1.0, 1.0, 8.0], 2)
         array([0.5, 0.5, 1. ])
     """
     scores = np.asarray(scores, dtype=np.float64)
@@ -128,7 +125,7 @@ def inclusion_probabilities(
     total = scores.sum()
     mixture = np.full(n, 1 / n)
     if total > 0:
-        mixture = (1 - uniform) * scores / total + uniform / n
+        mixture = (1 - _UNIFORM_SHARE) * scores / total + _UNIFORM_SHARE / n
     probabilities = np.zeros(n)
     is_sure = np.zeros(n, dtype=bool)
     # Each round fixes the answers that reach 1, and shares the rest among the others.

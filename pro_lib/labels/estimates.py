@@ -1,58 +1,31 @@
-"""Estimates from labels of a sample: the judgement of an evaluation, and tables."""
+"""Estimates from labels of a sample, as tables and as words."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from pro_lib import metrics
 from pro_lib.common.files import RunError
-from pro_lib.common.judges import BY_LABELS
-from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.judgement import Differences, Estimate
-from pro_lib.evaluation.run_evaluation import MISSING_SHARE
-from pro_lib.labels.answers import Answers, collect_answers, scores_at_alphas
-from pro_lib.labels.file import KEY, label_table, merge_labels, read_label_file
-from pro_lib.labels.inference import (
-    SCOPES,
-    AurocEstimates,
-    BoolArray,
-    Ranking,
-    Sample,
-    Scope,
-    label_weights,
-)
-from pro_lib.labels.label_model import cross_fitted
+from pro_lib.evaluation.judgement import Estimate
+from pro_lib.labels.answers import scores_at_alphas
+from pro_lib.labels.file import label_table, read_label_file
+from pro_lib.labels.inference import Scope
 from pro_lib.labels.plan import LabelPlan, plan_path
+from pro_lib.labels.planned_answers import PlannedAnswers
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
-from pro_lib.metrics.differences import difference_columns
-from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray
-from pro_lib.metrics.selective import (
-    answered_weights,
-    bin_numbers,
-    confidence_bins,
-    oracle_accuracy,
-    rejection_table,
-)
 
-INTERVAL = "from labels of a sample"
-FEWEST_FOR_AUROC = 10  # with fewer labels right, or wrong, no AUROC is shown
-FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 BY_JUDGE = "AUROC by ROUGE-L"
-OUTSIDE = "an estimate is not between 0 and 1; label more answers"
+_OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _ROUNDING = 1e-9
 _SMALLEST_SHOWN = 0.0005  # a smaller difference has only zeros
-_MOST_BINS = 10  # of a calibration
-_LABELS_PER_BIN = 30  # so that hardly any bin has too few labels for an accuracy
 
 
 @dataclass(frozen=True)
@@ -92,13 +65,7 @@ class LabelSample:
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Return whether at least 95 % of the judged answers are answers of the plan."""
-        is_planned = self.is_planned(collect_answers(evaluation))
-        return bool(is_planned.mean() >= 1 - MISSING_SHARE)
-
-    def is_planned(self, answers: Answers) -> BoolArray:
-        """Return whether each judged answer (n,) is one of the plan's answers."""
-        is_planned: BoolArray = self.plan.places(answers) >= 0
-        return is_planned[answers.codes]
+        return PlannedAnswers(self.plan, evaluation).is_nearly_complete
 
     def with_labels(self, evaluation: Evaluation, *, scope: Scope = "population") -> Evaluation:
         """Return an evaluation whose AUROCs and accuracy are estimated from the labels.
@@ -112,39 +79,9 @@ class LabelSample:
         Returns:
             The planned questions, with the labels as its judgement.
         """
-        answers = self.planned_answers(evaluation)
-        return replace(answers.evaluation, labels=self.judgement(answers, scope=scope))
-
-    def judgement(self, answers: Answers, *, scope: Scope = "population") -> SampledVerdicts:
-        """Return the labels as the judgement of answers of the plan."""
-        if scope not in SCOPES:
-            raise RunError(f"unknown scope {scope!r}; choose {' or '.join(SCOPES)}")
-        plan = self.plan
-        plan.check(self.labels)
-        current = plan.current_labels(self.labels, answers)
-        merged = merge_labels(current.labels).set_index("unit")
-        # Rows and weights by the position in the plan
-        merged = merged.drop(columns="row").reindex(range(len(plan.answers)))
-        decided = merged["correct"].astype(float).to_numpy()
-        weights = label_weights(
-            decided,
-            (merged["phase"] == 1).to_numpy(),
-            merged["probability"].to_numpy(float),
-            n_first=len(plan.first),
-            n_second=len(plan.second or ()),
-        )
-        # From the answers of the plan to those of the evaluation
-        places = plan.places(answers)
-        if (places < 0).any():
-            raise RunError(
-                f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
-                "so their labels cannot be estimated; leave them out by LabelSample.planned_answers"
-            )
-        merged = merged.iloc[places].reset_index(drop=True)
-        labels = decided[places]
-        model = cross_fitted(answers.features, labels)
-        sample = Sample(labels, weights[places], model, scope, answers.clusters)
-        return SampledVerdicts(sample, merged.drop(columns=KEY), answers.codes, current.notes)
+        planned = self.planned_answers(evaluation)
+        judgement = planned.judgement(self.labels, scope=scope)
+        return replace(planned.answers.evaluation, sampled_judgement=judgement)
 
     def estimate(
         self,
@@ -190,27 +127,8 @@ class LabelSample:
             0    NLL  0.812      0.751       0.861
             1    PRO  0.815      0.752       0.865
         """
-        answers = self.planned_answers(evaluation)
-        judgement = self.judgement(answers, scope=scope)
-        scores = scores_at_alphas(answers.evaluation, alphas)
-        values = scores.to_numpy(np.float64)
-        names = scores.columns.astype(str).to_series().str.partition(", ")
-        table = pd.DataFrame(
-            {
-                "method": names[0].to_numpy(),
-                "similarity": names[2].to_numpy(),
-                **judgement.auroc(values).columns("auroc"),
-                "auroc_by_judge": answers.evaluation.without_labels().judgement.auroc(values).value,
-            }
-        )
-        for name in ("PRO", "NLL"):
-            difference = Estimate(np.nan, np.nan, np.nan)
-            if name in scores:
-                difference = judgement.differences(values, scores[name].to_numpy()).estimate
-            table = table.assign(**difference.columns(f"auroc_minus_{name.lower()}"))
-        shown = np.where(table["auroc"].isna(), judgement.problem or OUTSIDE, SHOWN)
-        table = table.assign(**judgement.counts, scope=scope, shown=shown)
-        return _with_setting(table, answers.evaluation)
+        planned = self.planned_answers(evaluation)
+        return estimated_aurocs(planned, self.labels, alphas=alphas, scope=scope)
 
     def judge_agreement(
         self, evaluation: Evaluation, *, scope: Scope = "population"
@@ -239,27 +157,28 @@ class LabelSample:
                      judge  agreement
             0      rouge_l      0.884
         """
-        answers = self.planned_answers(evaluation)
-        judgement = self.judgement(answers, scope=scope)
-        judged = answers.evaluation.answers
-        rows = []
-        for judge in ("rouge_l", *MATCHES):
-            if judge not in judged or judged[judge].isna().any():
-                continue
-            is_right = judged[judge].to_numpy(float) > ROUGE_THRESHOLD  # a match is 0 or 1
-            signs = np.where(is_right, 1.0, -1.0)
-            shares = judgement.accuracies(np.stack([np.ones(len(signs)), signs]))
-            columns = pd.DataFrame(shares.columns(""))
-            accuracy, agreement = columns.to_dict("records")
-            is_missing = columns[["", "_low"]].isna().any(axis=None)
-            row = {"judge": judge, "accuracy_by_judge": is_right.mean()}
-            row |= {f"accuracy{end}": value for end, value in accuracy.items()}
-            row |= {f"agreement{end}": value for end, value in agreement.items()}
-            shown = judgement.accuracy_problem or (OUTSIDE if is_missing else SHOWN)
-            rows.append(row | {**judgement.counts, "scope": scope, "shown": shown})
-        return _with_setting(pd.DataFrame(rows), answers.evaluation)
+        planned = self.planned_answers(evaluation)
+        judgement = planned.judgement(self.labels, scope=scope)
+        evaluation = planned.answers.evaluation
+        verdicts = evaluation.answers.filter(["rouge_l", *MATCHES]).dropna(axis=1)
+        is_right = verdicts.to_numpy(float).T > ROUGE_THRESHOLD  # a match is 0 or 1
+        agreement = judgement.accuracies(np.where(is_right, 1.0, -1.0))
+        accuracy = judgement.accuracies(np.ones(is_right.shape))
+        table = pd.DataFrame(
+            {
+                "judge": verdicts.columns,
+                "accuracy_by_judge": is_right.mean(axis=1),
+                **accuracy.columns("accuracy"),
+                **agreement.columns("agreement"),
+                **judgement.counts,
+                "scope": scope,
+            }
+        )
+        is_missing = table[["accuracy_low", "agreement_low"]].isna().any(axis=1)
+        table["shown"] = shown_or_why(is_missing, judgement.accuracy_problem)
+        return _with_setting(table, evaluation)
 
-    def planned_answers(self, evaluation: Evaluation) -> Answers:
+    def planned_answers(self, evaluation: Evaluation) -> PlannedAnswers:
         """Return the judged answers that are among those of the plan.
 
         A label cannot be estimated for another answer, because the plan could not choose it. The
@@ -271,259 +190,50 @@ class LabelSample:
         Raises:
             RunError: if more than 5 % of the questions would be left out.
         """
-        known: Answers | None = self.plan.today
-        if known is not None and known.evaluation is evaluation:
-            return known
-        answers = collect_answers(evaluation)
-        evaluation = answers.evaluation
-        is_planned = self.is_planned(answers)
-        n_unplanned = np.count_nonzero(~is_planned)
-        if not n_unplanned:
-            return answers
-        counts = f"{n_unplanned} of {len(is_planned)} answers are not among those of the label plan"
-        if is_planned.mean() < 1 - MISSING_SHARE:
+        planned = PlannedAnswers(self.plan, evaluation)
+        if not planned.is_nearly_complete:
             raise RunError(
-                f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}: {counts}; use the "
-                "parameters of the labelled run, or label these answers by pro label"
+                f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}: "
+                f"{planned.left_out}; use the parameters of the labelled run, or label these "
+                "answers by pro label"
             )
-        exclusions = f"{evaluation.exclusions} Left out: {counts}."
-        return collect_answers(replace(evaluation.rows(is_planned), exclusions=exclusions))
+        return planned
 
 
-@dataclass(frozen=True)
-class SampledVerdicts:
-    """The judgement of the n answers of an evaluation by labels of a sample of them.
-
-    Attributes:
-        sample: the labels of the G units, answers that share a label.
-        merged: a row per unit with the columns of `merge_labels`, NaN without a label.
-        codes: (n,) number of the unit of each answer.
-        notes: sentences about changes since the labels were given.
-    """
-
-    sample: Sample
-    merged: pd.DataFrame
-    codes: IntArray
-    notes: tuple[str, ...] = ()
-
-    @cached_property
-    def counts(self) -> Mapping[str, float]:
-        """n_labels, n_right, n_wrong, n_undecided, n_disputed and n_effective of the n answers."""
-        members = np.unique(self.codes)
-        labels = self.sample.labels[members]
-        weights = self.sample.weights[members]
-        rows = self.merged.iloc[members]
-        n_labels = int((~np.isnan(labels)).sum())
-        return {
-            "n_labels": n_labels,
-            "n_right": int((labels == 1).sum()),
-            "n_wrong": int((labels == 0).sum()),
-            "n_undecided": int(rows["phase"].count()) - n_labels,
-            "n_disputed": int(rows["is_disputed"].eq(True).sum()),
-            "n_effective": float(weights.sum() ** 2 / (weights**2).sum()) if n_labels else 0.0,
+def estimated_aurocs(
+    planned: PlannedAnswers,
+    labels: pd.DataFrame,
+    *,
+    alphas: Mapping[str, float] | None = None,
+    scope: Scope = "population",
+) -> pd.DataFrame:
+    """Return the table of `LabelSample.estimate`."""
+    judgement = planned.judgement(labels, scope=scope)
+    evaluation = planned.answers.evaluation
+    scores = scores_at_alphas(evaluation, alphas)
+    values = scores.to_numpy(np.float64)
+    names = scores.columns.astype(str).to_series().str.partition(", ")
+    table = pd.DataFrame(
+        {
+            "method": names[0].to_numpy(),
+            "similarity": names[2].to_numpy(),
+            **judgement.auroc(values).columns("auroc"),
+            "auroc_by_judge": evaluation.without_labels().judgement.auroc(values).value,
         }
-
-    @cached_property
-    def problem(self) -> str:
-        """Why no AUROC can be estimated; empty if it can."""
-        for name in ("right", "wrong"):
-            n = self.counts[f"n_{name}"]
-            if n < FEWEST_FOR_AUROC:
-                return f"only {n} labels of {name} answers; {FEWEST_FOR_AUROC} are needed"
-        return self.accuracy_problem
-
-    @cached_property
-    def accuracy_problem(self) -> str:
-        """Why no accuracy can be estimated; empty if it can."""
-        n_labels = self.counts["n_labels"]
-        if n_labels < FEWEST_LABELS:
-            return f"only {n_labels} labels; {FEWEST_LABELS} are needed"
-        if self.sample.clusters is None or self.sample.scope == "questions":
-            return ""
-        n_clusters = len(np.unique(self.sample.clusters[self.codes]))
-        if n_clusters >= FEWEST_CLUSTERS:
-            return ""
-        return f"only {n_clusters} clusters of questions; {FEWEST_CLUSTERS} are needed"
-
-    @property
-    def _pseudo_labels(self) -> FloatArray:
-        """Estimates (n,) of whether each answer is right; they may be below 0 or above 1."""
-        return self.sample.pseudo[self.codes]
-
-    @property
-    def rule(self) -> str:
-        """The rule by which an answer is right."""
-        return f"labels of {self.counts['n_labels']} answers"
-
-    @property
-    def verdicts(self) -> BoolArray:
-        """Raise `SentenceError`, because only some answers have a label."""
-        raise SentenceError(
-            "This needs a verdict for each question, but only a sample of the answers has labels."
-        )
-
-    @property
-    def interval(self) -> str:
-        """The kind of the intervals."""
-        return INTERVAL
-
-    @property
-    def one_class(self) -> str:
-        """An empty text; `problem` says whether both classes have labels."""
-        return ""
-
-    def columns(self) -> dict[str, Any]:
-        """Return the columns judge and n_labels."""
-        return {"judge": BY_LABELS, "n_labels": self.counts["n_labels"]}
-
-    @property
-    def accuracy(self) -> float:
-        """The estimated share of right answers, between 0 and 1."""
-        return float(np.clip(self._pseudo_labels.mean(), 0, 1))
-
-    @property
-    def caution(self) -> str:
-        """A sentence about what is estimated from how many labels."""
-        counts = self.counts
-        text = (
-            f"Accuracy and AUROC are estimated from the labels of {counts['n_labels']} answers "
-            f"({counts['n_right']} right, {counts['n_wrong']} wrong)."
-        )
-        problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
-        return " ".join([text, *problem, *self.notes])
-
-    def rows(self, places: IntArray) -> SampledVerdicts:
-        """Return the labels of some of the answers.
-
-        Args:
-            places: positions among the n answers, of shape (k,).
-        """
-        return replace(self, codes=self.codes[places])
-
-    def _estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
-        """Return the estimated AUROCs of scores (n, A)."""
-        ranking = Ranking.from_scores(uncertainty, self.codes, len(self.sample.labels))
-        return self.sample.aurocs(ranking)
-
-    def areas(self, scores: FloatArray) -> FloatArray:
-        """Return the estimated AUROCs (A,) of scores (n, A), also if there is a `problem`."""
-        return self._estimates(scores).areas.auroc
-
-    def auroc(self, scores: FloatArray) -> Estimate:
-        """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
-        return self._shown(self._estimates(scores).auroc())
-
-    def accuracies(self, weights: FloatArray) -> Estimate:
-        """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
-
-        It is NaN for a group with fewer than 20 labels, and if the questions are in fewer than five
-        clusters. `weights` (A, n) says how much each answer counts, as in `Sample.shares`.
-        """
-        shares, n_labels = self.sample.shares(self.codes, weights)
-        return _hidden(shares, (n_labels < FEWEST_LABELS) | bool(self.accuracy_problem))
-
-    def accuracy_at(self, scores: ArrayLike, n_answered: IntArray) -> Estimate:
-        """Return the accuracy among the k least uncertain answers, for some k (A,)."""
-        return self.accuracies(answered_weights(scores, n_answered))
-
-    def compare(
-        self, scores: pd.DataFrame, *, reference: str = "PRO", uncorrected: Collection[str] = ()
-    ) -> pd.DataFrame:
-        """Return the table of `metrics.compare_aurocs`.
-
-        With too few labels, the estimates are NaN and the readings say why.
-
-        Args:
-            scores: a row per answer and a column per method.
-            reference: the method that the others are compared with.
-            uncorrected: methods that Holm's correction does not count.
-        """
-        values = scores.to_numpy(np.float64)
-        names = scores.columns
-        place = int(names.get_indexer([reference])[0])
-        is_reference = np.arange(len(names)) == place
-        found = self.differences(values, values[:, place], is_reference=is_reference)
-        tests = metrics.DeLong(
-            difference=found.estimate.value,
-            low=found.estimate.low,
-            high=found.estimate.high,
-            standard_error=np.full(len(names), np.nan),
-            p_value=found.p_value,
-            n_differ=found.n_differ,
-            reference=place,
-            problem=self.problem,
-        )
-        return pd.DataFrame(
-            {
-                "method": names,
-                **self.auroc(values).columns("auroc"),
-                "interval": self.interval,
-                **difference_columns(tests, names.isin(list(uncorrected))),
-            }
-        )
-
-    def rejection(self, uncertainties: pd.DataFrame) -> pd.DataFrame:
-        """Return the table of `metrics.rejection`; NaN if there are too few labels.
-
-        Args:
-            uncertainties: a row per answer and a column per method, higher = more uncertain.
-        """
-        table = rejection_table(uncertainties, self._pseudo_labels)
-        if self.problem:
-            table[["prr", "auarc"]] = np.nan
-        return table
-
-    def oracle(self) -> tuple[FloatArray, FloatArray]:
-        """Return an unknown score (n,), and the accuracy of the first k if all right came first."""
-        n = len(self.codes)
-        return np.full(n, np.nan), oracle_accuracy(np.full(n, self.accuracy))
-
-    def check(self, fitted: metrics.Calibration) -> metrics.Calibration:
-        """Return a calibration that is checked by the labels.
-
-        There is a bin for every 30 labels, at most ten. The expected calibration error is NaN,
-        because the errors of the estimated accuracies would be added to it. The Brier score is NaN
-        if there are too few labels.
-
-        Args:
-            fitted: the calibration, checked by another judge.
-        """
-        probability = fitted.probability
-        n_bins = int(np.clip(self.counts["n_labels"] // _LABELS_PER_BIN, 1, _MOST_BINS))
-        numbers = bin_numbers(probability, n_bins)
-        table = confidence_bins(probability, numbers)
-        members = numbers == table.index.to_numpy()[:, None]
-        accuracies = self.accuracies(members.astype(np.float64)).columns("accuracy")
-        # The expectation of (p - r)², because r² = r
-        right = self._pseudo_labels
-        brier = np.mean(probability**2 - 2 * probability * right + right)
-        return replace(
-            fitted,
-            ece=np.nan,
-            brier=np.nan if self.problem else float(brier),
-            table=table.reset_index(drop=True).assign(**accuracies),
-        )
-
-    def differences(
-        self, scores: FloatArray, reference: FloatArray, *, is_reference: ArrayLike = False
-    ) -> Differences:
-        """Return the differences to a reference (n,); NaN if there are too few labels."""
-        estimates = self._estimates(np.column_stack([reference, scores]))
-        difference, p_values = estimates.difference(0)
-        estimate = Estimate(difference.value[1:], difference.low[1:], difference.high[1:])
-        n_differ = metrics.count_moved(scores, reference)
-        found = Differences(n_differ, estimate, p_values[1:]).with_reference(is_reference)
-        p_value = np.where(bool(self.problem), np.nan, found.p_value)
-        return replace(found, estimate=self._shown(found.estimate), p_value=p_value)
-
-    def _shown(self, estimate: Estimate) -> Estimate:
-        return _hidden(estimate, np.full(len(estimate.value), bool(self.problem)))
+    )
+    for name in ("PRO", "NLL"):
+        difference = Estimate(np.nan, np.nan, np.nan)
+        if name in scores:
+            difference = judgement.differences(values, scores[name].to_numpy()).estimate
+        table = table.assign(**difference.columns(f"auroc_minus_{name.lower()}"))
+    shown = shown_or_why(table["auroc"].isna(), judgement.problem)
+    table = table.assign(**judgement.counts, scope=scope, shown=shown)
+    return _with_setting(table, evaluation)
 
 
-def _hidden(estimate: Estimate, is_hidden: BoolArray) -> Estimate:
-    """Return an estimate with NaN where `is_hidden` (A,)."""
-    parts = (estimate.value, estimate.low, estimate.high)
-    return Estimate(*(np.where(is_hidden, np.nan, part) for part in parts))
+def shown_or_why(is_missing: ArrayLike, problem: str) -> NDArray[np.str_]:
+    """Return `yes` for estimates (A,) that are shown, or why they are missing."""
+    return np.where(is_missing, problem or _OUTSIDE, SHOWN)
 
 
 def _with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:

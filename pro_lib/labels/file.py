@@ -28,7 +28,7 @@ from pro_lib.common.validation import (
     Text,
     WholeNumber,
 )
-from pro_lib.importing.records import is_sampled
+from pro_lib.importing.label_tables import is_sampled
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.metrics.roc import wilson
 

@@ -83,27 +83,27 @@ class Ranking:
 
     Attributes:
         group: (M, n) number of the tie group of each answer, counted from the lowest.
-        codes: (n,) number of the unit of each answer. Answers of one unit share a label.
+        units: (n,) number of the unit of each answer. Answers of one unit share a label.
         sizes: (G,) how many answers each unit has.
     """
 
     group: IntArray
-    codes: IntArray
+    units: IntArray
     sizes: FloatArray
 
     @classmethod
     def from_scores(
-        cls, scores: ArrayLike, codes: IntArray | None = None, n_units: int = 0
+        cls, scores: ArrayLike, units: IntArray | None = None, n_units: int = 0
     ) -> Ranking:
-        """Order scores (n, M), higher = more uncertain; without `codes` a unit per answer."""
+        """Order scores (n, M), higher = more uncertain; without `units` a unit per answer."""
         group = np.ascontiguousarray(tie_numbers(scores).T)
-        if codes is None:
-            codes = np.arange(group.shape[1])
-        return cls(group, codes, np.bincount(codes, minlength=n_units).astype(np.float64))
+        if units is None:
+            units = np.arange(group.shape[1])
+        return cls(group, units, np.bincount(units, minlength=n_units).astype(np.float64))
 
     def by_unit(self, values: FloatArray) -> FloatArray:
         """Sum values (M, n) of the answers over the units, (M, G)."""
-        return sum_by_group(values, self.codes, len(self.sizes))
+        return sum_by_group(values, self.units, len(self.sizes))
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
         array([1.])
     """
     unit_labels = np.asarray(labels, dtype=np.float64)
-    right = unit_labels[ranking.codes]
+    right = unit_labels[ranking.units]
     wrong = 1 - right
     n_right = right.sum()
     n_wrong = wrong.sum()
@@ -181,7 +181,7 @@ def areas(ranking: Ranking, labels: ArrayLike) -> Areas:
 
 
 @dataclass(frozen=True)
-class Sample:
+class WeightedLabels:
     """Labels of some of G answers, with their weights and the label model.
 
     Attributes:
@@ -195,9 +195,9 @@ class Sample:
 
     Example:
         >>> labels = np.array([1.0, 0.0, 1.0, 0.0])
-        >>> sample = Sample(labels, np.ones(4), np.full(4, 0.5), scope="questions")
+        >>> weighted = WeightedLabels(labels, np.ones(4), np.full(4, 0.5), scope="questions")
         >>> ranking = Ranking.from_scores([[0.1], [0.2], [0.3], [0.4]])
-        >>> sample.aurocs(ranking).auroc().value  # all answers have labels
+        >>> weighted.aurocs(ranking).auroc().value  # all answers have labels
         array([0.75])
     """
 
@@ -221,13 +221,13 @@ class Sample:
         """Return the AUROCs of scores from these labels."""
         return AurocEstimates(self, areas(ranking, self.pseudo))
 
-    def shares(self, codes: IntArray, weights: FloatArray) -> tuple[Estimate, IntArray]:
+    def shares(self, units: IntArray, weights: FloatArray) -> tuple[Estimate, IntArray]:
         """Estimate weighted shares of right answers, or of answers that a judge is right about.
 
         The intervals treat the weights as fixed.
 
         Args:
-            codes: (n,) number of the unit of each answer.
+            units: (n,) number of the unit of each answer.
             weights: (A, n) how much each answer counts. A right answer counts towards the share if
                 its weight is positive, and a wrong one if it is negative. Answers with 0 are left
                 out.
@@ -238,12 +238,12 @@ class Sample:
 
         Example:
             >>> labels = np.array([1.0, 0.0, 1.0, 1.0])
-            >>> sample = Sample(labels, np.ones(4), np.full(4, 0.5), "questions")
+            >>> weighted = WeightedLabels(labels, np.ones(4), np.full(4, 0.5), "questions")
             >>> weights = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, -1.0, 0.0, 0.0]])
-            >>> sample.shares(np.arange(4), weights)[0].value
+            >>> weighted.shares(np.arange(4), weights)[0].value
             array([0.75, 1.  ])
         """
-        right = self.pseudo[codes]
+        right = self.pseudo[units]
         sizes = np.abs(weights)
         total = sizes.sum(axis=1, keepdims=True)
         values = np.where(weights < 0, 1 - right, right) * sizes
@@ -251,10 +251,10 @@ class Sample:
         share = np.where((share >= 0) & (share <= 1), share, np.nan)
         n_units = len(self.labels)
         # How each label changes a share, and the influence of each answer as a draw
-        influence = sum_by_group(weights / total, codes, n_units)
+        influence = sum_by_group(weights / total, units, n_units)
         deviations = (values - np.nan_to_num(share)[:, None] * sizes) / total
-        variance = self.variance(influence, sum_by_group(deviations, codes, n_units))
-        is_used = sum_by_group(sizes, codes, n_units) > 0
+        variance = self.variance(influence, sum_by_group(deviations, units, n_units))
+        is_used = sum_by_group(sizes, units, n_units) > 0
         n_labels = (is_used & ~np.isnan(self.labels)).sum(axis=1)
         return Estimate(share, *share_interval(share, *variance)), n_labels
 
@@ -285,11 +285,11 @@ class AurocEstimates:
     """AUROCs of M scores from labels of some answers.
 
     Attributes:
-        sample: the labels.
+        weighted: the labels.
         areas: the AUROCs and their derivatives.
     """
 
-    sample: Sample
+    weighted: WeightedLabels
     areas: Areas
 
     def auroc(self) -> Estimate:
@@ -329,9 +329,9 @@ class AurocEstimates:
         If two scores differ on few questions, the labels of these few may have little influence by
         chance. The prediction of the label model knows what the other label would do.
         """
-        model = self.sample.model
+        model = self.weighted.model
         predicted = compared.if_right**2 @ model + compared.if_wrong**2 @ (1 - model)
-        return self.sample.variance(compared.influence, compared.population, predicted=predicted)
+        return self.weighted.variance(compared.influence, compared.population, predicted=predicted)
 
 
 def label_variance(

@@ -14,7 +14,7 @@ from scipy.special import expit
 
 from pro_lib.common.validation import SentenceError
 from pro_lib.metrics.correctness import joined_references
-from pro_lib.metrics.yes_no import CHOICES, ChoiceModel, yes_no_log_probs
+from pro_lib.metrics.yes_no import YES_AND_NO, ChoiceModel, yes_no_log_probs
 
 JUDGE_THRESHOLD = 0.5
 # Both choices together must have this probability. With less, the model says something else.
@@ -64,7 +64,7 @@ _EXAMPLES = (
     ("What gas do plants take in?", ["carbon dioxide", "CO2"], "CO2 from the air", True),
 )
 JUDGE_SHOTS = "".join(
-    f"{judge_prompt(question, references, answer)}{CHOICES[0 if is_right else 1]}\n\n"
+    f"{judge_prompt(question, references, answer)}{YES_AND_NO[0 if is_right else 1]}\n\n"
     for question, references, answer, is_right in _EXAMPLES
 )
 

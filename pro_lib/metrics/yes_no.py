@@ -13,7 +13,7 @@ from pro_lib.common.files import parse, sha256
 from pro_lib.common.line_file import append_lines, read_lines
 from pro_lib.common.validation import Format
 
-CHOICES = (" (A)", " (B)")  # yes and no, after the end of a prompt
+YES_AND_NO = (" (A)", " (B)")  # their letters, after the end of a prompt
 _AT_ONCE = 32  # prompts whose replies are stored together
 
 
@@ -87,7 +87,7 @@ def yes_no_log_probs(
         settings = getattr(model, "reply_settings", {})
         identity = {"model": model.name, "fingerprint": model.fingerprint, "settings": settings}
         replies = _stored_replies(identity, cache)
-    keys = [sha256("\n".join([*CHOICES, prompt]).encode()) for prompt in prompts]
+    keys = [sha256("\n".join([*YES_AND_NO, prompt]).encode()) for prompt in prompts]
     missing = {key: prompt for key, prompt in zip(keys, prompts, strict=True) if key not in replies}
     if confirm is not None:
         confirm(list(missing.values()))
@@ -95,7 +95,7 @@ def yes_no_log_probs(
     with tqdm(total=len(missing), disable=not progress, unit="prompt") as bar:
         for start in range(0, len(missing), at_once):
             batch = list(missing)[start : start + at_once]
-            log_probs = model.choice_log_probs([missing[key] for key in batch], CHOICES)
+            log_probs = model.choice_log_probs([missing[key] for key in batch], YES_AND_NO)
             lines = []
             for key, row in zip(batch, np.asarray(log_probs, dtype=np.float64), strict=True):
                 replies[key] = [None if np.isnan(value) else float(value) for value in row]

@@ -8,12 +8,11 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.common import catalog
-from pro_lib.evaluation.alpha_choice import chosen_alpha, select_alpha
+from pro_lib.evaluation.alpha_choice import Splits, select_alpha
 from pro_lib.evaluation.evaluation import (
     DEFAULT_ALPHA,
     DRAWN_ALPHAS,
     Evaluation,
-    Splits,
     alpha_grid,
 )
 from pro_lib.plots.captions import comparison, join_caption, signed_span, span
@@ -71,7 +70,7 @@ def choices(splits: Splits, *, default: float = DEFAULT_ALPHA) -> list[pd.DataFr
     add. The other columns are those of `table`.
     """
     alphas = {
-        "validation": chosen_alpha(splits),
+        "validation": splits.alpha(),
         "default": default,
         "oracle": select_alpha(splits.reported, alphas=splits.alphas),
     }

@@ -6,15 +6,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, kinds_of_figures
 from pro_lib.metrics.selective import answered_weights
 from pro_lib.plots.captions import join_caption, signed_span, span
 from pro_lib.plots.figure import checked_table, row_figure
-from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.settings import method_columns, method_labels, per_setting
 from pro_lib.plots.style import Figure
 
 _SHOWN = (
@@ -60,9 +58,9 @@ def table(
     """
     reported = splits.reported
     judgement = reported.judgement
-    alphas = {"PRO": chosen_alpha(splits)}
-    scores = reported.with_pro(alphas)
     names = _drawn_names(["PRO", *reported.baselines]) if methods is None else methods
+    alphas = splits.alphas_of(names)
+    scores = reported.with_pro(alphas)
     # The accuracy on very few questions varies much.
     first = np.ceil(_LEAST_COVERAGE * len(scores)) - 1
     places = np.unique(np.linspace(first, len(scores) - 1, n_points).round().astype(int))

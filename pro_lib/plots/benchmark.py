@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.alpha_choice import chosen_alpha, select_alpha
-from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Splits
+from pro_lib.evaluation.alpha_choice import Splits, select_alpha
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA
 from pro_lib.plots.captions import (
     by_protocol,
     comparison,
@@ -19,7 +18,7 @@ from pro_lib.plots.captions import (
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
-from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.settings import method_columns, method_labels, per_setting
 from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
@@ -60,12 +59,12 @@ def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     """
     reported = splits.reported
     alphas = {
-        "PRO": chosen_alpha(splits),
+        "PRO": splits.alpha(),
         "PRO, default": default,
         "PRO, oracle": select_alpha(reported, alphas=splits.alphas),
     }
     for name in reported.alpha_scores:
-        alphas[name] = chosen_alpha(splits, name=name)
+        alphas[name] = splits.alpha(name)
     scores = reported.with_pro(alphas)
     names = pd.DataFrame(method_columns(list(scores), alphas=alphas))
     for place, name in enumerate(scores):

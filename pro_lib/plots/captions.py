@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pandas as pd
 
-from pro_lib.common.judges import is_by_labels
 from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.differences import holm, signed
+from pro_lib.plots.settings import is_by_labels
 from pro_lib.plots.style import PROTOCOLS, distinct_values, minus
 
 FEWEST = 20  # correct and wrong answers that a setting needs

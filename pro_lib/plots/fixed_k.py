@@ -7,8 +7,7 @@ import pandas as pd
 
 from pro_lib import scoring
 from pro_lib.common import catalog
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots.captions import comparison, join_caption, span
 from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import aurocs, per_setting
@@ -35,7 +34,7 @@ def table(splits: Splits, *, max_k: int = 10) -> dict[str, Any]:
       (`settings.aurocs`).
     """
     reported = splits.reported
-    alpha = chosen_alpha(splits)
+    alpha = splits.alpha()
     ks = np.arange(1, max_k + 1)
     nothing = [np.nan] * max_k
     scores = np.column_stack([reported.pro(k=ks), reported.pro(alpha)])

@@ -7,14 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.common.judges import is_by_labels
-from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import accuracy_of
 from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.settings import method_columns, per_setting, with_setting
+from pro_lib.plots.settings import (
+    is_by_labels,
+    method_columns,
+    method_labels,
+    per_setting,
+    with_setting,
+)
 from pro_lib.plots.style import (
     SHARE_TICKS,
     Figure,

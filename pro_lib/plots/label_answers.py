@@ -3,16 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
-from pro_lib.common.judges import BY_LABELS
-from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
-from pro_lib.labels.answers import ROUGE_BINS, collect_answers
-from pro_lib.labels.estimates import OUTSIDE, LabelSample
+from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.labels.answers import ROUGE_BINS, scores_at_alphas
+from pro_lib.labels.estimates import LabelSample, shown_or_why
 from pro_lib.labels.file import labeller_agreement
+from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.plots.captions import (
     comparison,
     join_caption,
@@ -20,7 +17,7 @@ from pro_lib.plots.captions import (
     span,
 )
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
-from pro_lib.plots.settings import method_aurocs, per_setting, with_setting
+from pro_lib.plots.settings import method_aurocs, method_labels, per_setting, with_setting
 from pro_lib.plots.style import Figure, distinct_values, drawn_methods, labelled_styles
 
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
@@ -62,19 +59,16 @@ def table(setting: LabelledSplits) -> list[pd.DataFrame]:
     """
     estimated = setting.sample.with_labels(setting.splits.reported)
     judged = estimated.without_labels()
-    alphas = {name: chosen_alpha(setting.splits, name=name) for name in estimated.alpha_names}
-    scores = estimated.with_pro(alphas)
-    first = [name for name in ("NLL", "PRO") if name in scores]
-    scores = scores[[*first, *scores.columns.drop(first)]]
+    alphas = setting.splits.alphas_of(estimated.alpha_names)
+    scores = scores_at_alphas(estimated, alphas)
     parts = []
     for judge, evaluation in zip(JUDGES, (estimated, judged), strict=True):
         columns = {"judge": judge, **method_aurocs(scores, evaluation, alphas=alphas)}
         parts.append(with_setting(columns, evaluation))
     rows = pd.concat(parts, ignore_index=True)
     is_hidden = (rows["judge"] == "labels") & rows["auroc"].isna()
-    labels = setting.sample.judgement(collect_answers(judged))
-    shown = np.where(is_hidden, labels.problem or OUTSIDE, "yes")
-    return [rows.assign(**labels.counts, shown=shown)]
+    labels = setting.sample.planned_answers(judged).judgement(setting.sample.labels)
+    return [rows.assign(**labels.counts, shown=shown_or_why(is_hidden, labels.problem))]
 
 
 @per_setting
@@ -87,8 +81,9 @@ def counts(setting: LabelledSplits) -> list[pd.DataFrame]:
     the two phases. n_right, n_wrong and n_undecided are the decided labels and the others.
     labelled_share is the share of the answers that have a label.
     """
-    answers = setting.sample.planned_answers(setting.splits.reported)
-    labels = setting.sample.judgement(answers).merged
+    planned = setting.sample.planned_answers(setting.splits.reported)
+    answers = planned.answers
+    labels = planned.judgement(setting.sample.labels).merged
     is_right = labels["correct"].map(lambda value: value is True)
     is_wrong = labels["correct"].map(lambda value: value is False)
     columns = pd.DataFrame(
@@ -130,8 +125,8 @@ def labellers(settings: Sequence[LabelledSplits]) -> pd.DataFrame:
     samples = {}
     for setting in settings:
         sample = setting.sample
-        answers = collect_answers(setting.splits.reported)
-        samples[sample.plan.digest] = sample.plan.current_labels(sample.labels, answers).labels
+        planned = sample.planned_answers(setting.splits.reported)
+        samples[sample.plan.digest] = planned.current_labels(sample.labels).labels
     labels = pd.concat(samples.values(), ignore_index=True)
     return labeller_agreement(labels)
 

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots.captions import (
     has_enough,
     join_caption,
@@ -34,7 +33,7 @@ def table(splits: Splits, *, alpha: float = 0.4) -> dict[str, Any]:
     interval, and the difference to NLL (`settings.aurocs`).
     """
     reported = splits.reported
-    chosen = chosen_alpha(splits)
+    chosen = splits.alpha()
     scores = np.column_stack([reported.pro(np.array([chosen, alpha])), reported.pro(k=FIXED_KS)])
     return {
         "choice": ["α chosen", f"α = {alpha:g}", *[f"K = {k}" for k in FIXED_KS]],

@@ -5,8 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 
-from pro_lib.evaluation.alpha_choice import select_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits, select_alpha
 from pro_lib.plots.settings import per_setting
 
 

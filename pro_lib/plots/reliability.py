@@ -6,13 +6,11 @@ from typing import Any
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.common.method_labels import method_labels
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.methods import kinds_of_figures
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
-from pro_lib.plots.settings import method_columns, per_setting
+from pro_lib.plots.settings import method_columns, method_labels, per_setting
 from pro_lib.plots.style import SHARE_TICKS, Figure, distinct_values, draw_curves, set_ticks
 
 _SHOWN = (
@@ -52,10 +50,10 @@ def table(splits: Splits, *, methods: Sequence[str] | None = None) -> pd.DataFra
         A setting has no rows if its validation answers are all correct or all wrong, because
         nothing can be fitted.
     """
-    alphas = {"PRO": chosen_alpha(splits)}
     if methods is None:
         every = ["PRO", *splits.reported.baselines]
         methods = [name for name in every if kinds_of_figures(name) == 3]
+    alphas = splits.alphas_of(methods)
     parts = []
     for name, fitted in calibrations(splits, alphas, methods).items():
         bins = fitted.table.rename(columns=_RENAMED)

@@ -7,14 +7,18 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.common import catalog
-from pro_lib.common.method_labels import method_labels
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.alpha_choice import chosen_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots.captions import comparison, has_enough, join_caption
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import GAIN
-from pro_lib.plots.settings import difference_to, method_aurocs, per_setting, with_setting
+from pro_lib.plots.settings import (
+    difference_to,
+    method_aurocs,
+    method_labels,
+    per_setting,
+    with_setting,
+)
 from pro_lib.plots.style import PRINTED, Figure, distinct_values, drawn_methods
 
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -51,7 +55,7 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
             f"{rouge_l.isna().sum()} of {len(rouge_l)} answers. It needs texts and references, "
             "or a column rouge_l in the records."
         )
-    alphas = {"PRO": chosen_alpha(splits)}
+    alphas = {"PRO": splits.alpha()}
     scores = reported.with_pro(alphas)
     evaluations = {}
     for threshold in thresholds:

@@ -113,9 +113,9 @@ def read_questions(
     objects = [values for _, values in rows if not isinstance(values, BadRow)]
     names = list(dict.fromkeys(name for values in objects for name in values))
     check_names(names, file)
-    used, layout = _used_columns(names, chosen_names, file) if objects else ({}, _NAMED)
+    used, file_format = _used_columns(names, chosen_names, file) if objects else ({}, _NAMED)
     choices = used.pop("choices", [])
-    separator = separator or layout.separator
+    separator = separator or file_format.separator
     questions: list[dict[str, Any]] = []
     kept_rows: list[Mapping] = []
     places: dict[str, str] = {}
@@ -124,7 +124,11 @@ def read_questions(
         try:
             question = _question(values, used, f"{unzipped(file).stem}-{number}")
             question["references"] = references_of(
-                values, used["references"], choices=choices, first=layout.first, separator=separator
+                values,
+                used["references"],
+                choices=choices,
+                first=file_format.first,
+                separator=separator,
             )
             name = question["question_id"]
             if places.setdefault(name, where) != where:
@@ -135,9 +139,9 @@ def read_questions(
         else:
             questions.append(question)
             kept_rows.append(values)
-    if choices and not layout.first:
+    if choices and not file_format.first:
         _check_indexes(objects, used["references"][0], reasons, file)
-    _warn_of_columns(names, used.get("references", []), choices, layout, file)
+    _warn_of_columns(names, used.get("references", []), choices, file_format, file)
     if not separator:
         _warn_of_semicolons(kept_rows, used.get("references", []), file)
     _report(reasons, len(rows), file, strict=strict)
@@ -232,7 +236,7 @@ def _warn_of_columns(
     names: Sequence[str],
     used: Sequence[str],
     choices: Sequence[str],
-    layout: QuestionFormat,
+    file_format: QuestionFormat,
     file: Path,
 ) -> None:
     """Warn if columns have choices, and of other columns that may hold references."""
@@ -242,7 +246,7 @@ def _warn_of_columns(
     message = ""
     if choices:
         message = f", which names the choices in column {', '.join(map(repr, choices))}"
-    elif others and layout is not _NAMED and used != ["references"]:
+    elif others and file_format is not _NAMED and used != ["references"]:
         message = f", not {', '.join(others)}; see columns="
     if message:
         warnings.warn(f"{file}: references from column {shown}{message}", stacklevel=3)
@@ -281,18 +285,18 @@ def _used_columns(
         if not _existing([name], names, file):
             raise _missing_column(name, names, file)
     plain_names = {"", *map(plain_name, names)}
-    layout = _NAMED
+    file_format = _NAMED
     for each in [] if "references" in chosen_names else FORMATS:
         if plain_names >= {each.references[0], *each.choices[:1], each.question}:
-            layout = each
+            file_format = each
             break
     used: dict[str, list[str]] = {}
     for field, aliases in {
         "question_id": ID_NAMES,
-        "question": (*filter(None, [layout.question]), *QUESTION_NAMES),
-        "references": layout.references,
+        "question": (*filter(None, [file_format.question]), *QUESTION_NAMES),
+        "references": file_format.references,
         "split": ("split",),
-        "choices": layout.choices,
+        "choices": file_format.choices,
     }.items():
         columns = _existing(chosen_names.get(field, aliases), names, file)
         is_one = field in ("question_id", "question", "split")
@@ -300,7 +304,7 @@ def _used_columns(
             used[field] = columns[:1] if is_one else columns
         elif field in ("question", "references"):
             raise _missing_column(field, names, file)
-    return used, layout
+    return used, file_format
 
 
 def _existing(wanted: Sequence[str], names: Sequence[str], file: Path) -> list[str]:
@@ -321,7 +325,7 @@ def _missing_column(name: str, names: Sequence[str], file: Path) -> RunError:
     """Return the error for a column that the file does not have."""
     field = name if name in COLUMN_NAMES else "question"
     remedy = (
-        f"say which column is meant with columns={{'{field}': …}} (--columns {field}=…), or make "
+        f"name the column with --columns {field}=NAME (in Python, the dict columns), or make "
         "questions of the rows with load_questions(path=…, row=function)"
     )
     existing = ", ".join(names[:20])
@@ -332,13 +336,15 @@ def references_beside(row: Mapping[str, object]) -> list[str] | None:
     """Return the right answers in one row with the columns of a known format, if it has any."""
     names = [name for name in row if isinstance(name, str)]
     try:
-        used, layout = _used_columns([*dict.fromkeys([*names, *QUESTION_NAMES[:1]])], {}, Path())
+        used, file_format = _used_columns(
+            [*dict.fromkeys([*names, *QUESTION_NAMES[:1]])], {}, Path()
+        )
         return references_of(
             row,
             used["references"],
             choices=used.get("choices", []),
-            first=layout.first,
-            separator=layout.separator,
+            first=file_format.first,
+            separator=file_format.separator,
         )
     except ValueError:
         return None

@@ -36,3 +36,9 @@ def record(number, *answers, **fields):
     """Return the record of a question with these answers."""
     question = {"question_id": f"q{number}", "question": f"{number}?"}
     return question | {"answers": list(answers)} | fields
+
+
+def write_lines(path, rows):
+    """Write a JSON object a line; return the name of the file."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return str(path)

@@ -1,9 +1,8 @@
 """Values other than the defaults for every parameter of `Experiment`, and files for them."""
 
-import json
 import math
 
-from commands import record
+from commands import record, write_lines
 
 from pro_lib.app.parameters import help_texts
 
@@ -53,11 +52,6 @@ OTHER = {
 OF_FILES = ("records", "generations_dir", "figures_dir", "columns", "strict")
 
 
-def write_lines(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return str(path)
-
-
 def four_answers(number, split):
     """Return a record of known references with four answers, the first of them twice."""
     texts = ["Quito", "Quito", "Lima", "Sucre"]
@@ -70,25 +64,18 @@ def four_answers(number, split):
         )
     # Every third answer is wrong, and every third right by ROUGE-L but no exact match.
     reference = ["Lima Sucre", "Quito city", "Quito"][number % 3]
-    row = record(number, *answers, references=[reference])
-    return row if split is None else row | {"split": split}
+    return record(number, *answers, references=[reference], split=split)
 
 
 def write_records(path, n_questions=40, splits=("validation", "test")):
-    """Write records that are in turn of these splits; without any where `splits` is empty."""
-    rows = [
-        four_answers(number, splits[number % len(splits)] if splits else None)
-        for number in range(n_questions)
-    ]
-    return write_lines(path, rows)
+    """Write records that are in turn of these splits."""
+    numbers = range(n_questions)
+    return write_lines(path, [four_answers(n, splits[n % len(splits)]) for n in numbers])
 
 
 def write_questions(path, n_questions=40):
     """Write the questions of `write_records` with other references and no splits."""
-    rows = []
-    for number in range(n_questions):
-        names = {"question_id": f"q{number}", "question": f"{number}?"}
-        rows.append(names | {"references": ["Sucre" if number % 5 else "Quito"]})
+    rows = [record(n, references=["Sucre" if n % 5 else "Quito"]) for n in range(n_questions)]
     return write_lines(path, rows)
 
 
@@ -100,7 +87,7 @@ def total(log_probs):
 def write_files(folder):
     """Write records with and without splits, and a file of their questions; return the folder."""
     write_records(folder / "split.jsonl")
-    write_records(folder / "unsplit.jsonl", splits=())
+    write_records(folder / "unsplit.jsonl", splits=(None,))
     write_questions(folder / "questions.jsonl")
     return folder
 

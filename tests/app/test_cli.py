@@ -8,14 +8,13 @@ import sys
 import webbrowser
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
 from commands import answer, record, refused, typed
 from conftest import ROOT, read_cells, write_notebook
 
-from pro_lib import metrics, runs, scoring
+from pro_lib import runs
 from pro_lib.app import cli
 from pro_lib.app.single_question import Answer
 from pro_lib.common import catalog
@@ -52,37 +51,32 @@ def test_help_lists_the_commands_without_slow_imports():
     assert re.findall(r"^  (\w+)  ", printed, re.MULTILINE) == commands.split()
 
 
+QUESTION = '{"question_id": "z", "question": "z?", "references": ["Paris"]}\n'
+
+
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (["run", "99"], "'99' fits 0 notebooks"),
         (["run", "x"], "'x' fits 0 notebooks"),
         (["ask", "Who?", "--model", "smolm2"], "(nearest: smollm2-135m)"),
         (["ask", "Who?", "--model", "runs/mine"], "--model 'runs/mine'"),
         (["ask", "Who?", "--calibration", ROOT / "tests"], f"{ROOT / 'tests'} is not a run folder"),
         (["score", "empty.jsonl"], "empty.jsonl"),
-        (["score", "records.jsonl", "--output", "link.jsonl"], "--output: link.jsonl is an input"),
-        (["score", "records.jsonl", "--labels", "labels.csv"], "labels"),
         (["score", "records.jsonl", "--correctness", "exact"], "exact_match"),
         (["score", "records.jsonl", "--questions", "questions.jsonl"], "not among the given"),
     ],
-    ids=range(10),
+    ids=range(7),
 )
-def test_an_error_is_one_line_with_exit_status_1(words, named, records, tmp_path, monkeypatch):
+@pytest.mark.usefixtures("records")
+def test_an_error_is_one_line_with_exit_status_1(words, named, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("empty.jsonl").touch()
     Path("runs").mkdir()  # with such a folder, the name is not a hub id
     if "--model" in words:
         # No model is loaded to find out
         monkeypatch.setitem(sys.modules, "pro_lib.generation.models", None)
-    Path("link.jsonl").symlink_to(records)
-    Path("labels.csv").write_text("question_id,text,correct\nz,Paris,1\n")
-    Path("questions.jsonl").write_text(
-        '{"question_id": "z", "question": "z?", "references": ["Paris"]}\n'
-    )
-    before = records.read_bytes()
+    Path("questions.jsonl").write_text(QUESTION)
     assert named in refused(*words)
-    assert records.read_bytes() == before
 
 
 def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
@@ -131,14 +125,6 @@ def test_ask_offers_a_download_at_a_terminal(no_downloads, monkeypatch):
     assert downloaded == ["smollm2-135m"]
 
 
-def test_only_bundled_models_have_a_sentence_about_their_scope():
-    rows = (catalog.DATA / "world_facts" / "facts.jsonl").read_text(encoding="utf-8").splitlines()
-    assert f"{len({json.loads(row)['relation'] for row in rows})} relations" in catalog.scope(
-        "facts-2m"
-    )
-    assert catalog.scope("Gemma-2B") == catalog.scope("/home/me/facts-2m") == ""
-
-
 def test_output_is_utf_8_whatever_the_encoding_of_the_terminal():
     assert "α" in python("-m", "pro_lib", "ask", "--help", PYTHONIOENCODING="cp1252").stdout
 
@@ -149,15 +135,14 @@ def test_generate_writes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
         "generate", "facts-1m", "greedy", "diverse_beam", "--dataset", "world-facts", "--limit", 2
     )
     folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m"
-    assert out.splitlines()[:5] == [
-        "world-facts: 14 questions: 10 shots, 2 validation, 2 test",
-        "Fewer than 100 test questions are too few to compare methods: intervals of AUROC will be "
-        "wide.",
-        "Run(world-facts/facts-1m/greedy: 4 questions, 4 answers)",
-        f"  folder: {folder}/greedy",
-        "  next: pro score world-facts/facts-1m/greedy, or pro explore world-facts/facts-1m/greedy",
-    ]
-    assert out.count("\n") == 8
+    counts, warning, run, where, following, *others = out.splitlines()
+    assert counts == "world-facts: 14 questions: 10 shots, 2 validation, 2 test"
+    assert warning.startswith("Fewer than 100 test questions are too few")
+    assert run == "Run(world-facts/facts-1m/greedy: 4 questions, 4 answers)"
+    assert where == f"  folder: {folder}/greedy"
+    name = "world-facts/facts-1m/greedy"
+    assert following == f"  next: pro score {name}, or pro explore {name}"
+    assert len(others) == 3
     assert {path.name for path in folder.iterdir()} == {"greedy", "diverse_beam"}
     assert set(runs.read_run(folder / "greedy").questions["split"]) == {"validation", "test"}
 
@@ -166,18 +151,14 @@ def test_generate_writes_the_runs_that_notebooks_read(tmp_path, monkeypatch):
     ("words", "line"),
     [
         (["score", "nope.jsonl"], "There is no file, run folder or run named 'nope.jsonl'."),
-        (["explore", "nope.jsonl"], "There is no file, run folder or run named 'nope.jsonl'."),
         (["score", "--example", "--alpha", "x"], "'x' is neither a number nor auto."),
         (["ask", "Who?", "--alpha", "x"], "'x' is not a valid float."),
-        (
-            ["generate", "facts-1m", "beams"],
-            "'beams' is an unknown strategy; choose greedy, multinomial, diverse_beam, threshold.",
-        ),
+        (["generate", "facts-1m", "beams"], "'beams' is an unknown strategy; choose greedy, .*"),
     ],
 )
 def test_a_wrong_value_is_one_line_with_exit_status_2(words, line):
     _, err = typed(*words, code=2)
-    assert re.fullmatch(rf"Error: Invalid value for '\S+': {re.escape(line)}\n", err)
+    assert re.fullmatch(rf"Error: Invalid value for '\S+': {line}\n", err)
 
 
 def test_an_unknown_option_or_command_prints_the_usage_with_exit_status_2():
@@ -219,37 +200,28 @@ def test_score_prints_a_summary_and_the_table_below_it(records):
     ]
 
 
-@pytest.mark.parametrize("log_prob", [0.0, 1e-5, -1e-6])
-def test_score_prints_no_negative_zero(log_prob, write):
-    rows = [
-        record(n, {"text": "x", "log_prob": log_prob - n}, references=[reference])
-        for n, reference in enumerate("xy")
-    ]
-    out, _ = typed("score", write(*rows))
-    assert "0.0000" in out
-    assert "-0.0" not in out
-
-
-def rows_of(n_questions, *, n_log_probs):
-    """Return questions of one answer each; every third is wrong, the first have a probability."""
-    rows = []
-    for n in range(n_questions):
-        one = {"text": "x"} | ({"log_prob": -0.2 - 0.05 * n} if n < n_log_probs else {})
-        rows.append(record(n, one, references=["x" if n % 3 else "z"]))
-    return rows
+def test_score_prints_no_negative_zero(write):
+    for log_prob in (0.0, 1e-5, -1e-6):
+        rows = [
+            record(n, {"text": "x", "log_prob": log_prob - n}, references=[reference])
+            for n, reference in enumerate("xy")
+        ]
+        out, _ = typed("score", write(*rows))
+        assert "0.0000" in out
+        assert "-0.0" not in out
 
 
 @pytest.mark.parametrize("n_log_probs", [2, 48])
-def test_score_scores_texts_and_log_probabilities_of_one_file(
-    n_log_probs, write, tmp_path, monkeypatch
-):
+def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write, tmp_path):
     n_texts = 50 - n_log_probs
-    words = ["score", write(*rows_of(50, n_log_probs=n_log_probs)), "--output", "scores.csv"]
-    monkeypatch.chdir(tmp_path)
+    rows = []
+    for n in range(50):
+        one = {"text": "x"} | ({"log_prob": -0.2 - 0.05 * n} if n < n_log_probs else {})
+        rows.append(record(n, one, references=["x" if n % 3 else "z"]))
     for _ in range(2):  # the second call replaces its own table
         with pytest.warns(UserWarning, match=f"{n_texts} of 50 answers have no log-probability"):
-            out, _ = typed(*words)
-    table = pd.read_csv("scores.csv")
+            out, _ = typed("score", write(*rows), "--output", tmp_path / "scores.csv")
+    table = pd.read_csv(tmp_path / "scores.csv")
     assert table[["nll", "mass"]].notna().sum().tolist() == [n_log_probs] * 2
     assert table["SC"].tolist() == [0.0] * 50
     reason = "have answers without log-probabilities, which PRO and NLL need."
@@ -261,33 +233,24 @@ def test_score_scores_texts_and_log_probabilities_of_one_file(
     assert "  SC " in of_texts
 
 
-def test_score_judges_by_labels_or_questions_or_says_why_not(records, tmp_path):
-    labels, questions = tmp_path / "labels.csv", tmp_path / "questions.jsonl"
-    for first, words in ((0, "  NLL    0.000 (0.000 to 0.852)"), (1, "all 3 judged answers are")):
-        labels.write_text(f"question_id,text,correct\nq0,Paris,{first}\nq1,Rome,1\nq2,Oslo,1")
-        assert words in typed("score", records, "--labels", labels)[0]
-    out, _ = typed("score", records, "--labels", labels, "--output", tmp_path / "scores.csv")
+def test_score_judges_by_labels_or_questions_or_says_why_not(records, write, tmp_path):
+    judged = ["score", records, "--labels", tmp_path / "labels.csv"]
+    for verdicts, words in {
+        "q0,Paris,0\nq1,Rome,1\nq2,Oslo,1": "  NLL    0.000 (0.000 to 0.852)",
+        "q0,Paris,1\nq1,Rome,1\nq2,Oslo,1": "all 3 judged answers are",
+        "q0,Paris,1\nq1,Rome,0": "the result holds for the labelled questions only",
+    }.items():
+        judged[-1].write_text(f"question_id,text,correct\n{verdicts}\n")
+        out, _ = typed(*judged, "--output", tmp_path / "scores.csv")
+        assert words in out
+    assert "Labels or references cover 2 of 3 questions" in out
     assert out.endswith(f"{tmp_path}/scores.csv: 3 questions\n")
-    np.testing.assert_allclose(
-        pd.read_csv(tmp_path / "scores.csv")["nll"], np.log([2, 8, 4]), rtol=1e-12
-    )
-    rows = pd.read_json(records, lines=True)
-    rows.drop(columns="answers").to_json(questions, orient="records", lines=True)
-    rows.assign(references=None).to_json(records, orient="records", lines=True, double_precision=15)
+    rows = [json.loads(line) for line in records.read_text().splitlines()]
+    questions = write(*[row | {"answers": None} for row in rows], name="questions.jsonl")
+    write(*[row | {"references": None} for row in rows], name="records.jsonl")
     assert "because the right answers are not known" in typed("score", records)[0]
-    assert (
-        "Only 1 answer is wrong, so the intervals are wide.\n"
-        in typed("score", records, "--questions", questions)[0]
-    )
-
-
-def records_of_two_answers(n_questions):
-    """Return records whose PRO at α = 0.2 differs from NLL in every other question."""
-    rows = []
-    for n in range(n_questions):
-        first = answer("x" if n % 3 else "y", 0.74 - 0.02 * n)
-        rows.append(record(n, first, answer("z", 0.25 if n % 2 else 0.1), references=["x"]))
-    return rows
+    wide = "Only 1 answer is wrong, so the intervals are wide.\n"
+    assert wide in typed("score", records, "--questions", questions)[0]
 
 
 def difference_line(printed):
@@ -296,29 +259,23 @@ def difference_line(printed):
     return line
 
 
-def expected_difference(rows, clusters=None):
-    probabilities = np.exp([[answer["log_prob"] for answer in row["answers"]] for row in rows])
-    nll = -np.log(probabilities[:, 0])
-    pro = scoring.pro(np.log(probabilities), alpha=0.2)
-    correct = [row["answers"][0]["text"] == "x" for row in rows]
-    tests = metrics.delong(np.column_stack([pro, nll]), correct, reference=1, clusters=clusters)
-    low, high = tests.low[0], tests.high[0]
-    size, low, high = (
-        f"{value:+.3f}".replace("-", "−") for value in (tests.difference[0], low, high)
-    )
-    return f"PRO minus NLL {size} [{low}, {high}]."
-
-
 def test_score_prints_the_paired_difference_by_question_and_by_cluster(write):
-    rows = records_of_two_answers(24)
-    clusters = [f"r{n % 8}" for n in range(24)]
-    related = [row | {"relation": cluster} for row, cluster in zip(rows, clusters, strict=True)]
-    questions = write(*related, name="questions.jsonl")
-    records = write(*rows)
-    assert difference_line(typed("score", records, "--alpha", 0.2)[0]) == expected_difference(rows)
-    out, _ = typed("score", records, "--questions", questions, "--alpha", 0.2)
-    assert difference_line(out) == expected_difference(rows, clusters)
-    assert "The intervals of AUROC are by cluster of questions (8 clusters)." in out
+    rows = []
+    for n in range(24):  # PRO at α = 0.2 differs from NLL in every other question
+        first = answer("x" if n % 3 else "y", 0.74 - 0.02 * n)
+        rows.append(record(n, first, answer("z", 0.25 if n % 2 else 0.1), references=["x"]))
+    related = [row | {"relation": f"r{n % 8}"} for n, row in enumerate(rows)]
+    words = ["score", write(*rows), "--alpha", 0.2]
+    for more in ([], ["--questions", write(*related, name="questions.jsonl")]):
+        [pro, _] = json.loads(typed(*words, *more, "--methods", "PRO,NLL", "--json")[0])["auroc"]
+        size, low, high = (
+            f"{pro[name]:+.3f}".replace("-", "−")
+            for name in ("difference", "difference_low", "difference_high")
+        )
+        out, _ = typed(*words, *more)
+        assert difference_line(out) == f"PRO minus NLL {size} [{low}, {high}]."
+        by_cluster = "The intervals of AUROC are by cluster of questions (8 clusters)."
+        assert (by_cluster in out) == bool(more)
 
 
 def test_score_prints_the_paired_differences_of_texts(write):
@@ -329,14 +286,6 @@ def test_score_prints_the_paired_differences_of_texts(write):
         rows.append(record(n, *samples, references=["x" if n % 3 else "w"]))
     methods = re.findall(r"(\w+) minus (\w+)", difference_line(typed("score", write(*rows))[0]))
     assert methods == [("Deg", "SE"), ("SC", "SE")]
-
-
-def test_score_says_that_labels_of_some_questions_are_about_these_only(records, tmp_path):
-    labels = tmp_path / "labels.csv"
-    labels.write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\n")
-    out, _ = typed("score", records, "--labels", labels)
-    assert "Labels or references cover 2 of 3 questions" in out
-    assert "the result holds for the labelled questions only" in out
 
 
 # vLLM keeps the space and the line end.
@@ -415,16 +364,10 @@ def test_the_package_works_without_modules_that_windows_lacks(code, tmp_path):
 def opened_pages(tmp_path, monkeypatch):
     """The addresses that a command opens in a browser; it works in `tmp_path`."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache" / "models")
     addresses = []
     monkeypatch.setattr(webbrowser, "open", addresses.append)
     return addresses
-
-
-def test_explore_writes_a_page_without_opening_it(records, tmp_path, opened_pages):
-    out, _ = typed("explore", records, "--html", tmp_path / "run.html", "--alpha", "0.25")
-    assert out == f"3 questions, 6 answers; page: {tmp_path}/run.html\n"
-    assert "Paris" in (tmp_path / "run.html").read_text()
-    assert opened_pages == []
 
 
 def test_explore_opens_a_page_with_the_questions_of_a_file(records, write, tmp_path, opened_pages):
@@ -438,7 +381,6 @@ def test_explore_opens_a_page_with_the_questions_of_a_file(records, write, tmp_p
 def test_explore_without_a_run_opens_the_bundled_answers(
     records, opened_pages, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache" / "models")
     monkeypatch.setattr(catalog, "EXAMPLE", records)  # which are fewer
     out, _ = typed("explore")
     assert out.startswith("3 questions, ")
@@ -446,40 +388,34 @@ def test_explore_without_a_run_opens_the_bundled_answers(
     assert set(tmp_path.iterdir()) == {records, tmp_path / "cache"}
 
 
-def test_explore_judges_and_compares_as_score_does(records, tmp_path, opened_pages):
-    line = ["explore", records, "--html", tmp_path / "run.html", "--correctness", "exact_match"]
-    typed(*line, "--methods", "PRO,PE")
-    assert '"rule": "exact match"' in (tmp_path / "run.html").read_text()
-    assert "Did you mean PE?" in refused(*line, "--force", "--methods", "pe")
+def test_explore_writes_a_page_and_judges_and_compares_as_score_does(
+    records, tmp_path, opened_pages
+):
+    page = tmp_path / "run.html"
+    line = ["explore", records, "--html", page, "--correctness", "exact_match"]
+    out, _ = typed(*line, "--methods", "PRO,PE")
+    assert out == f"3 questions, 6 answers; page: {page}\n"
+    text = page.read_text()
+    assert '"rule": "exact match"' in text
+    assert set(json.loads(re.search(r'"scores": (\{.*?\})', text)[1])) == {"NLL", "PE"}
+    assert "Did you mean PE?" in refused(*line, "--methods", "pe")
+    assert opened_pages == []
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--lab", "--html", "run.html"], "--lab takes neither RUN nor other options"),
-        (["RUN", "--lab"], "--lab takes neither RUN nor other options"),
-        (["RUN", "--example"], "give either RUN or --example"),
-    ],
-)
-def test_explore_refuses_options_that_contradict_each_other(records, words, sentence):
-    line = [records if word == "RUN" else word for word in words]
-    assert sentence in typed("explore", *line, code=2)[1]
+def test_explore_refuses_options_that_contradict_each_other(records):
+    alone = "--lab takes neither RUN nor other options"
+    assert alone in typed("explore", "--lab", "--html", "run.html", code=2)[1]
+    assert alone in typed("explore", records, "--lab", code=2)[1]
+    assert "give either RUN or --example" in typed("explore", records, "--example", code=2)[1]
 
 
-@pytest.fixture
-def started_programs(tmp_path, monkeypatch):
-    """The arguments of the programs that replace a command of the user root, in `tmp_path`."""
-    monkeypatch.chdir(tmp_path)
-    arguments = []
-    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
-    monkeypatch.setattr(os, "execv", lambda _, words: arguments.append(words[2:]))
-    return arguments
-
-
-def test_explore_opens_the_notebook_in_jupyterlab(started_programs):
+def test_explore_opens_the_notebook_in_jupyterlab(monkeypatch):
+    started = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)  # the user root
+    monkeypatch.setattr(os, "execv", lambda _, words: started.append(words[2:]))
     typed("explore", "--lab")
     notebook = str(ROOT / "notebooks" / "00_explore_examples.ipynb")
-    assert started_programs == [["jupyterlab", "--allow-root", notebook]]
+    assert started == [["jupyterlab", "--allow-root", notebook]]
 
 
 def test_score_reads_the_columns_that_are_named(records, write):
@@ -495,25 +431,15 @@ def test_score_reads_the_columns_that_are_named(records, write):
         assert f"({n_right} of 3 judged answers)" in out
 
 
-@pytest.mark.parametrize(
-    ("column", "sentence"),
-    [
-        ("Frage", "must be NAME=COLUMN"),
-        ("answer=Antwort", "must be NAME=COLUMN"),
-        ("question=", "must be NAME=COLUMN"),
-        ("question=Frage", "has no column 'Frage'"),
-    ],
-)
-def test_a_wrong_value_of_columns_is_an_error(records, write, column, sentence):
+def test_a_wrong_value_of_columns_is_an_error(records, write):
     questions = write({"question_id": "q0", "question": "0?", "answer": "Paris"}, name="set.jsonl")
-    words = ["score", records, "--questions", questions, "--columns", column]
-    assert sentence in refused(*words)
-
-
-@pytest.mark.parametrize("command", ["score", "explore"])
-def test_columns_without_a_question_file_are_an_error(records, command):
-    _, err = typed(command, records, "--columns", "question=Frage", code=2)
-    assert "give the file with --questions" in err
+    wrong = dict.fromkeys(["Frage", "answer=Antwort", "question="], "must be NAME=COLUMN")
+    for column, sentence in {**wrong, "question=Frage": "has no column 'Frage'"}.items():
+        words = ["--questions", questions, "--columns", column]
+        assert sentence in refused("score", records, *words)
+    for command in ("score", "explore"):
+        _, err = typed(command, records, "--columns", "question=Frage", code=2)
+        assert "give the file with --questions" in err
 
 
 @pytest.mark.parametrize(
@@ -522,9 +448,7 @@ def test_columns_without_a_question_file_are_an_error(records, command):
         ("questions= must have columns", "--questions must have columns"),
         ("alpha=2 is above 1", "--alpha 2 is above 1"),
         ("give all_questions or alpha", "give --all or alpha"),
-        ("correctness='x' is unknown", "--correctness 'x' is unknown"),
-        ("the folder threshold,search_alpha=0.1 is", "the folder threshold,search_alpha=0.1 is"),
-        ("custom/alpha=0.3 is a folder", "custom/alpha=0.3 is a folder"),
+        *[(name, name) for name in ("a folder t,search_alpha=0.1 is", "custom/alpha=0.3 is one")],
     ],
 )
 def test_a_message_names_options_as_they_are_typed(monkeypatch, message, shown):

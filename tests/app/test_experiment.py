@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from commands import answer, record, typed
+from commands import answer, record, typed, write_lines
 from pandas.testing import assert_frame_equal
 from parameter_values import (
     FOR_CELLS,
@@ -14,7 +14,6 @@ from parameter_values import (
     other_value,
     total,
     write_files,
-    write_lines,
     write_records,
 )
 
@@ -24,7 +23,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.generation.models import Model
-from pro_lib.labels import LabelPlan, append_label, plan_path
+from pro_lib.labels import LabelPlan, PlannedAnswers, append_label, plan_path
 from pro_lib.plots import fixed_k
 from pro_lib.plots.settings import overview
 
@@ -40,18 +39,20 @@ SMALL = {"model": "facts-1m", "limit": 4, "n_answers": 3, "device": "cpu"}
 PAIR = ("facts-1m", "world-facts")
 
 
-def judged(n, *, right=lambda n: n % 3 > 0):
-    """Records of n questions whose answers are right or wrong as said."""
-    return [
-        record(k, {"log_prob": -1.0 - k / 100, "text": f"{k}", "correct": right(k)})
-        for k in range(n)
+@pytest.fixture
+def judged(tmp_path):
+    """A file of 90 records, every third of which is wrong."""
+    rows = [
+        record(n, {"log_prob": -1.0 - n / 100, "text": f"{n}", "correct": n % 3 > 0})
+        for n in range(90)
     ]
+    return write_lines(tmp_path / "mine.jsonl", rows)
 
 
-def test_pairs_are_those_of_models_and_datasets_or_of_records(tmp_path):
+def test_pairs_are_those_of_models_and_datasets_or_of_records(judged):
     both = Experiment(model=["facts-2m", "facts-1m"], dataset=("world-facts", "nq")).pairs()
     assert both == [(m, d) for m in ("facts-2m", "facts-1m") for d in ("world-facts", "nq")]
-    assert len(Experiment(records=write_lines(tmp_path / "mine.jsonl", judged(2))).pairs()) == 1
+    assert len(Experiment(records=judged).pairs()) == 1
 
 
 def test_a_stored_run_is_read_without_the_model(tmp_path, monkeypatch):
@@ -67,27 +68,30 @@ def test_a_stored_run_is_read_without_the_model(tmp_path, monkeypatch):
             replace(experiment, **more).run(*PAIR)
 
 
-def test_a_run_of_another_precision_is_not_that_of_dtype_auto(tmp_path):
-    experiment = Experiment(**SMALL, generations_dir=tmp_path)
-    half = replace(experiment, dtype="bfloat16")
-    first = half.run(*PAIR)
-    words = "dtype='bfloat16', but dtype='auto' is float32 here; set dtype='bfloat16' to read it"
-    with pytest.raises(RunError, match=words):
-        experiment.run(*PAIR)
-    assert_frame_equal(half.run(*PAIR).answers, first.answers)
-    elsewhere = replace(experiment, generations_dir=tmp_path / "fresh")
-    assert elsewhere.run(*PAIR).info.parameters["dtype"] == "float32"
+# By what is changed: what the error says.
+MADE_OTHERWISE = {
+    "dtype": "dtype='bfloat16', but dtype='auto' is float32 here; set dtype='bfloat16' to read it",
+    "quantization": "requested: quantization='other'.* now quantization=None",
+    "server": "requested: server='other'.* now server=None",
+    "loading": r"requested: loading=\{'rms_norm_eps': 0.5\}.* now loading=None",
+}
 
 
-@pytest.mark.parametrize("setting", ["quantization", "server"])
-def test_a_run_whose_model_was_loaded_otherwise_is_not_read(tmp_path, monkeypatch, setting):
+@pytest.mark.parametrize("name", MADE_OTHERWISE)
+def test_a_run_whose_model_was_loaded_otherwise_is_not_read(tmp_path, monkeypatch, name):
     experiment = Experiment(**SMALL, generations_dir=tmp_path)
+    changes = {"dtype": "bfloat16"} if name == "dtype" else {}
+    if name == "loading":  # of its options, one does not change the configuration
+        changes = {"loading": {"rms_norm_eps": 0.5, "attn_implementation": "eager"}}
     parameters = Model.parameters
     with monkeypatch.context() as earlier:
-        earlier.setattr(Model, "parameters", lambda model: parameters(model) | {setting: "other"})
+        if name in ("quantization", "server"):
+            earlier.setattr(Model, "parameters", lambda model: parameters(model) | {name: "other"})
+        first = replace(experiment, **changes).run(*PAIR)
+    with pytest.raises(RunError, match=MADE_OTHERWISE[name]):
         experiment.run(*PAIR)
-    with pytest.raises(RunError, match=f"requested: {setting}='other'.* now {setting}=None"):
-        experiment.run(*PAIR)
+    if changes:
+        assert_frame_equal(replace(experiment, **changes).run(*PAIR).answers, first.answers)
 
 
 def test_a_run_of_another_revision_of_a_hub_model_is_not_read(tmp_path, monkeypatch):
@@ -110,25 +114,12 @@ def test_a_run_of_another_revision_of_a_hub_model_is_not_read(tmp_path, monkeypa
             experiment.run("no/such", "world-facts")
 
 
-def test_options_that_change_the_configuration_are_parameters_of_a_run(tmp_path):
-    experiment = Experiment(**SMALL, generations_dir=tmp_path)
-    experiment.run(*PAIR)
-    changed = replace(experiment, loading={"rms_norm_eps": 0.5, "attn_implementation": "eager"})
-    words = r"requested: loading=None, now loading=\{'rms_norm_eps': 0.5\}"
-    with pytest.raises(RunError, match=words):
-        changed.run(*PAIR)
-
-
 @pytest.mark.parametrize(("n_validation", "pool", "chosen"), [(8, 40, 8), (None, 45, 45)])
 def test_records_without_splits_are_split_once_for_each_protocol(
-    n_validation, pool, chosen, tmp_path
+    n_validation, pool, chosen, judged
 ):
-    experiment = Experiment(
-        records=write_lines(tmp_path / "mine.jsonl", judged(90)),
-        n_validation=n_validation,
-        protocol=["paper", "workbench"],
-    )
-    splits = experiment.splits()
+    protocols = ["paper", "workbench"]
+    splits = Experiment(records=judged, n_validation=n_validation, protocol=protocols).splits()
     assert [one.reported.protocol.split(", ")[0] for one in splits] == ["paper", "workbench"]
     for one in splits:
         sizes = [len(part.correct) for part in (one.pool, one.validation, one.reported)]
@@ -148,22 +139,21 @@ def test_splits_of_all_methods_read_beams_samples_and_greedy_answers(tmp_path):
 
 
 def test_a_question_file_completes_the_questions_of_records(tmp_path):
-    rows = [{"question_id": f"q{n}", "question": f"{n}?", "references": ["yes"]} for n in range(4)]
-    given = [record(n, answer("yes", 0.5)) for n in range(4)]
-    records = write_lines(tmp_path / "records.jsonl", given)
-    bare = Experiment(records=records)
-    assert bare.run(*bare.pairs()[0], "all").questions["references"].isna().all()
-    beside = Experiment(records=records, dataset=write_lines(tmp_path / "mine.jsonl", rows))
-    assert list(beside.run(*beside.pairs()[0], "all").questions["references"]) == [["yes"]] * 4
-    assert Experiment(similarity="alias", records=records).similarities(*bare.pairs()[0]) == {
-        "alias": None
-    }
+    rows = [record(n, answer("yes", 0.5)) for n in range(4)]
+    bare = Experiment(records=write_lines(tmp_path / "records.jsonl", rows))
+    assert bare.run(*bare.pair(), "all").questions["references"].isna().all()
+    questions = write_lines(
+        tmp_path / "mine.jsonl", [row | {"references": ["yes"]} for row in rows]
+    )
+    beside = replace(bare, dataset=questions)
+    assert list(beside.run(*beside.pair(), "all").questions["references"]) == [["yes"]] * 4
+    assert replace(bare, similarity="alias").similarities(*bare.pair()) == {"alias": None}
 
 
 def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
-    path = write_lines(tmp_path / "mine.jsonl", judged(90, right=lambda _: False))
-    experiment = Experiment(records=path, n_validation=None)
-    assert experiment.evaluations(*experiment.pairs()[0], None)[0].one_class()
+    rows = [record(n, answer("x", 0.5, correct=False)) for n in range(90)]
+    experiment = Experiment(records=write_lines(tmp_path / "mine.jsonl", rows), n_validation=None)
+    assert experiment.evaluations(*experiment.pair(), None)[0][0].one_class()
     with pytest.raises(metrics.OneClassError, match=r"mine.*wrong"):
         experiment.splits()
 
@@ -173,15 +163,17 @@ def test_the_questions_that_choose_alpha_are_not_reported():
         Experiment(split="validation").splits()
 
 
-def test_similarities_have_names_and_are_stored_beside_the_runs(tmp_path):
+def test_similarities_have_names_and_are_stored_beside_the_runs(files, tmp_path):
     (tmp_path / "my-nli").mkdir()
-    experiment = Experiment(
-        similarity=["lexical", "alias", str(tmp_path / "my-nli")], generations_dir=tmp_path
-    )
+    given = {"generations_dir": tmp_path, "device": "cpu"}
+    experiment = Experiment(similarity=["lexical", "alias", str(tmp_path / "my-nli")], **given)
     similarities = experiment.similarities("Gemma-2B", "world-facts")
     assert list(similarities) == ["lexical", "alias", "my-nli"]
     assert set(similarities["alias"].table["split"]) == {"train_shots", "validation", "test"}
     assert similarities["my-nli"].cache == tmp_path / "world-facts" / "gemma-2b"
+    beside = Experiment(records=str(files / "split.jsonl"), similarity=["alias", "nli"], **given)
+    nli = beside.similarities(*beside.pair())["nli"]
+    assert (nli.device, nli.cache) == ("cpu", tmp_path / "split" / "records")
 
 
 @pytest.fixture
@@ -221,7 +213,7 @@ def observed(experiment, work, *, methods):
     pair = experiment.pairs()[0]
     run = experiment.run(*pair)
     both = experiment.both_splits(*pair)
-    evaluations = experiment.evaluations(*pair, experiment.split, methods=methods)
+    [evaluations] = experiment.evaluations(*pair, experiment.split, methods=methods)
     splits = experiment.splits()
     judged = [
         (one.protocol, list(one.correct), total(one.log_probs), [*one.baselines])
@@ -238,14 +230,15 @@ def observed(experiment, work, *, methods):
     }
 
 
-# The others take minutes; what they refuse is tried below for each of them.
-QUICK = ("diverse_beam", "records")
-KINDS = [
-    kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow)
+# The other kinds take minutes, and so do parameters of generation whose kind others try as well.
+LIKE_OTHERS = ("batch_size", "device", "dtype", "header", "stop", "strict", "template")
+KINDS_AND_NAMES = [
+    (kind, name)
+    if kind == "records" or (kind == "diverse_beam" and name not in LIKE_OTHERS)
+    else pytest.param(kind, name, marks=pytest.mark.slow)
     for kind in (*STRATEGIES, "records")
+    for name in SEEN_PARAMETERS
 ]
-
-
 # Parameters that do not change these results, because nothing uses them here.
 OF_SAMPLES = ("temperature", "top_p")
 HARMLESS = {
@@ -283,8 +276,7 @@ def outcome(given, work, *, methods):
 
 
 @pytest.mark.filterwarnings("ignore:run .* has no validation split:UserWarning")
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", SEEN_PARAMETERS)
+@pytest.mark.parametrize(("kind", "name"), KINDS_AND_NAMES)
 def test_a_parameter_has_an_effect_or_is_an_error_that_names_it(
     name, kind, files, work, usual, tmp_path
 ):
@@ -327,33 +319,16 @@ def test_strict_refuses_records_with_a_bad_line(files, tmp_path):
         Experiment(records=str(path), strict=True).run(*pair, "all")
 
 
-def test_an_nli_model_uses_device_and_folder_beside_records(files, tmp_path):
-    given = {"similarity": ["alias", "nli"], "device": "cpu", "generations_dir": tmp_path}
-    experiment = Experiment(records=str(files / "split.jsonl"), **given)
-    nli = experiment.similarities(*experiment.pairs()[0])["nli"]
-    assert (nli.device, nli.cache) == ("cpu", tmp_path / "split" / "records")
-
-
-def ids(run):
-    return list(run.questions["question_id"])
-
-
-def test_limit_draws_so_many_records_of_each_split(files):
-    experiment = Experiment(records=str(files / "split.jsonl"), limit=6)
-    both = experiment.both_splits(*experiment.pairs()[0])
-    assert both.questions["split"].value_counts().to_dict() == {"validation": 6, "test": 6}
-    assert set(both.answers["question_id"]) == set(ids(both))
-
-
-def test_n_answers_keeps_the_first_answers_of_records(files):
+def test_limit_draws_so_many_records_of_each_split_and_n_answers_keeps_the_first(files):
     experiment = Experiment(records=str(files / "split.jsonl"))
-    pair = experiment.pairs()[0]
-    kept = (
-        replace(experiment, n_answers=3).run(*pair).answers.groupby("question_id")["text"].agg(list)
-    )
-    assert list(kept) == [["Quito", "Quito", "Lima"]] * 20
-    assert len(experiment.run(*pair).answers) == 80
-    assert len(replace(experiment, n_answers=10).run(*pair).answers) == 80
+    pair = experiment.pair()
+    both = replace(experiment, limit=6).both_splits(*pair)
+    assert both.questions["split"].value_counts().to_dict() == {"validation": 6, "test": 6}
+    assert set(both.answers["question_id"]) == set(both.questions["question_id"])
+    kept = replace(experiment, n_answers=3).run(*pair).answers.groupby("question_id")["text"]
+    assert list(kept.agg(list)) == [["Quito", "Quito", "Lima"]] * 20
+    for n_answers in (None, 10):
+        assert len(replace(experiment, n_answers=n_answers).run(*pair).answers) == 80
 
 
 def test_a_split_that_records_do_not_have_names_those_they_have(files, tmp_path):
@@ -381,7 +356,7 @@ def test_a_notebook_of_one_pair_refuses_several(files):
 def test_all_methods_read_the_answers_of_the_strategy(tmp_path):
     given = SMALL | {"limit": 12, "n_answers": None, "generations_dir": tmp_path}
     experiment = Experiment(**given, strategy="threshold")
-    [evaluation] = experiment.evaluations(*PAIR, "test", methods="all")
+    [[evaluation]] = experiment.evaluations(*PAIR, "test", methods="all")
     assert evaluation.search_alpha == experiment.search_alpha
 
 
@@ -391,21 +366,21 @@ def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(monkeypatch
     assert "--search-alpha is for the strategy threshold" in typed(*words, code=2)[1]
 
 
-def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
-    path = write_lines(tmp_path / "mine.jsonl", judged(90))
-    judge = Experiment(records=path, n_validation=20)
-    [pair] = judge.pairs()
-    evaluations = judge.evaluations(*pair, "test")
+def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(judged, tmp_path):
+    judge = Experiment(records=judged, n_validation=20)
+    [evaluations] = judge.evaluations(*judge.pair(), "test")
     labels = tmp_path / "labels.jsonl"
     plan = LabelPlan.create(evaluations[0], n_labels=25)
     plan.save(plan_path(labels))
-    for unit in plan.first:
-        append_label(labels, plan.label(plan.request(unit, False), True, labeller="ada"))
-    experiment = Experiment(records=path, n_validation=20, correctness=str(labels))
-    assert experiment.choices.correctness == "rouge_l"
+    planned = PlannedAnswers(plan, evaluations[0])
+    for position in plan.first:
+        request = planned.request(position, False)
+        append_label(labels, planned.label(request, True, labeller="ada"))
+    experiment = replace(judge, correctness=str(labels))
+    assert experiment.rules.correctness == "rouge_l"
     splits = experiment.splits()[0]
-    assert splits.reported.labels.counts["n_right"] == 20
-    assert splits.pool.labels is None
+    assert splits.reported.sampled_judgement.counts["n_right"] == 20
+    assert splits.pool.sampled_judgement is None
     table = fixed_k.table(experiment.splits())
     assert set(table["judge"]) == {"labels"}
     assert set(table["interval"]) == {"from labels of a sample"}
@@ -413,11 +388,11 @@ def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(tmp_path):
 
 
 def test_a_loaded_model_works_like_its_name_and_finds_its_run(tmp_path, monkeypatch):
-    folders = {"generations_dir": tmp_path / "runs"}
-    by_name = Experiment(**SMALL, **folders).reported_evaluations
+    given = SMALL | {"generations_dir": tmp_path / "runs"}
+    by_name = Experiment(**given).reported_evaluations
     model = models.cached_model("facts-1m", device="cpu")
     monkeypatch.setattr(generation, "generate", None)  # nothing is generated again
-    experiment = Experiment(**(SMALL | {"model": model}), **folders)
+    experiment = Experiment(**given | {"model": model})
     assert experiment.pair() == PAIR
     for one, other in zip(by_name, experiment.reported_evaluations, strict=True):
         assert_frame_equal(one.baselines, other.baselines)
@@ -425,10 +400,8 @@ def test_a_loaded_model_works_like_its_name_and_finds_its_run(tmp_path, monkeypa
 
 def test_a_function_decides_which_answers_are_right(tmp_path):
     def starts_alike(texts, references):
-        return [
-            any(text[:1] == name[:1] for name in names)
-            for text, names in zip(texts, references, strict=True)
-        ]
+        pairs = zip(texts, references, strict=True)
+        return [text[0] in {name[0] for name in names} for text, names in pairs]
 
     experiment = Experiment(**SMALL, generations_dir=tmp_path, correctness=starts_alike)
     [judged_once, *_] = experiment.reported_evaluations
@@ -436,7 +409,6 @@ def test_a_function_decides_which_answers_are_right(tmp_path):
     expected = starts_alike(judged_once.answers["text"], names)
     assert judged_once.correct.tolist() == expected
     assert set(overview(experiment.splits())["correctness"]) == {"starts_alike"}
+    wrong = replace(experiment, correctness=lambda texts, names: [True])
     with pytest.raises(SentenceError, match="returned an array of shape"):
-        _ = Experiment(
-            **SMALL, generations_dir=tmp_path, correctness=lambda texts, names: [True]
-        ).reported_evaluations
+        _ = wrong.reported_evaluations

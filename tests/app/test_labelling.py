@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 import pandas as pd
 import pytest
-from commands import answer, json_of, record, refused, typed
+from commands import answer, json_of, record, refused, typed, write_lines
 from test_explorer import many
 
 from pro_lib import importing
@@ -30,9 +30,9 @@ from pro_lib.app.cli.label import default_label_file
 from pro_lib.app.explorer import label_server
 from pro_lib.app.explorer.label_server import LabelServer
 from pro_lib.common.files import RunError
-from pro_lib.evaluation import Splits, chosen_alpha, evaluate
+from pro_lib.evaluation import Splits, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
-from pro_lib.labels.estimates import estimate_words
+from pro_lib.labels.estimates import estimate_words, estimated_aurocs
 from pro_lib.labels.session import LabelSession
 
 
@@ -53,13 +53,11 @@ def records_file(folder, n, **fields):
     for number in range(n):
         likely = answer("alpha" if number % 2 else "beta", 0.9 - number / 100)
         rows.append(record(number, answer("gamma", 0.05), likely, **fields))
-    path = folder / "records.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return path
+    return write_lines(folder / "records.jsonl", rows)
 
 
-def opened(folder, **options):
-    return LabelSession.open(RUN, folder / "run.labels.jsonl", n_planned=30, **options)
+def opened(folder, run=RUN, n_planned=30, **options):
+    return LabelSession.open(run, folder / "run.labels.jsonl", n_planned=n_planned, **options)
 
 
 def labels_of(session):
@@ -68,14 +66,6 @@ def labels_of(session):
 
 def estimates_of(session):
     return session.reply("estimates")["estimates"]
-
-
-def expected_words(session):
-    """Return the estimates that Python has from the label file, as words."""
-    sample = LabelSample.read(session.path)
-    table = sample.estimate(session.evaluation, alphas=session.alphas)
-    words, sentences = estimate_words(table, sample.labels["labeller"])
-    return words.to_dict("records"), " ".join(sentences)
 
 
 def is_right(state):
@@ -121,21 +111,16 @@ def test_the_page_gets_the_question_the_references_and_the_answer_and_nothing_el
     assert (state["last"], state["minutes"], state["guideline"]) == (None, None, "")
 
 
-def test_a_new_session_continues_after_the_last_label(tmp_path):
-    state = give(opened(tmp_path), 5)
-    assert opened(tmp_path).reply("open") == state
-
-
-def test_a_message_that_arrives_twice_gives_one_label(tmp_path):
+def test_a_message_from_an_old_page_or_of_another_run_changes_nothing(tmp_path):
     session = opened(tmp_path)
-    first = session.reply("give", 0, True)
-    assert session.reply("give", 0, True) == first
-    assert first["n_given"] == 1
+    state = session.reply("give", 0, True)
+    assert session.reply("give", 0, True) == state
+    assert session.reply("give", 1, True, "labels of another run.jsonl") == state
+    assert session.reply("give", 1, True, state["labels_file"])["n_given"] == 2
 
 
-def with_questions(change):
-    """Return the run with other texts of its questions."""
-    return replace(RUN, questions=RUN.questions.assign(question=change(RUN.questions["question"])))
+def with_questions(**columns):
+    return replace(RUN, questions=RUN.questions.assign(**columns))
 
 
 def with_answers(**columns):
@@ -144,12 +129,10 @@ def with_answers(**columns):
 
 def with_other_ids():
     """Return the run in which the ids are shifted by one row, as by an inserted row."""
-    ids = RUN.questions["question_id"]
-    new_ids = dict(zip(ids, [*ids[1:], "q60"], strict=True))
+    ids = dict(zip(IDS, [*IDS[1:], "q60"], strict=True))
+    tables = {"answers": RUN.answers, "questions": RUN.questions}
     return replace(
-        RUN,
-        answers=RUN.answers.assign(question_id=RUN.answers["question_id"].map(new_ids)),
-        questions=RUN.questions.assign(question_id=ids.map(new_ids)),
+        RUN, **{k: v.assign(question_id=v["question_id"].map(ids)) for k, v in tables.items()}
     )
 
 
@@ -163,15 +146,15 @@ GONE = "Labels that do not count, because their answer has changed or no longer 
 LOST = "Planned answers that are not shown, because they have changed or no longer exist"
 OUTSIDE = "Answers that are outside the plan and its estimates, because they were added or changed"
 REFERENCES = "Labels that count, although the references have changed since"
-IDS = RUN.questions["question_id"]
+IDS, TEXTS = RUN.questions["question_id"], RUN.questions["question"]
 NO_BETA = RUN.answers["text"].replace({"beta": "delta"})
 # By what is changed: the changed run, and how the notes begin.
 CHANGES = {
     "nothing": (RUN, []),
-    "case of questions": (with_questions(lambda texts: texts.str.upper()), []),
-    "negated questions": (with_questions(lambda texts: "Not: " + texts), [CHANGED]),
+    "case of questions": (with_questions(question=TEXTS.str.upper()), []),
+    "negated questions": (with_questions(question="Not: " + TEXTS), [CHANGED]),
     "rotated texts": (
-        with_questions(lambda texts: [*texts[1:], texts[0]]),
+        with_questions(question=[*TEXTS[1:], TEXTS[0]]),
         [OUTSIDE, LOST, CHANGED, REFERENCES],
     ),
     "other ids": (with_other_ids(), []),
@@ -181,15 +164,9 @@ CHANGES = {
     "log-probabilities": (with_answers(log_prob=RUN.answers["log_prob"] * 2), []),
     "added questions": (half_right(n=80), [OUTSIDE]),
     "deleted questions": (RUN.select(question_ids=list(IDS[5:])), [LOST, GONE]),
-    "references": (
-        replace(RUN, questions=RUN.questions.assign(references=[["gamma"]] * 60)),
-        [REFERENCES],
-    ),
-    "split": (replace(RUN, questions=RUN.questions.assign(split="validation")), []),
-    "no references": (
-        replace(RUN, questions=RUN.questions.assign(references=None)),
-        [REFERENCES],
-    ),
+    "references": (with_questions(references=[["gamma"]] * 60), [REFERENCES]),
+    "split": (with_questions(split="validation"), []),
+    "no references": (with_questions(references=None), [REFERENCES]),
 }
 
 
@@ -209,7 +186,7 @@ def test_a_label_counts_as_long_as_its_question_and_its_answer_exist(labelled, t
     pairs = zip(labels["question"], labels["text"].str.lower(), strict=True)
     lowered = {(question.lower(), text) for question, text in labelled_pairs(run)}
     expected = [(question.lower(), text) in lowered for question, text in pairs]
-    session = LabelSession.open(run, tmp_path / "run.labels.jsonl")
+    session = opened(tmp_path, run, None)
     state = session.reply("open")
     assert state["n_given"] == sum(expected)
     for beginning in beginnings:
@@ -221,28 +198,24 @@ def test_a_label_counts_as_long_as_its_question_and_its_answer_exist(labelled, t
         assert asked in labelled_pairs(run)
         state = session.reply("give", state["n_given"], True)
     assert state["n_given"] == state["n_requests"]
-    current = session.plan.current_labels(labels_of(session)).labels
-    judgement = LabelSample(current, session.plan).judgement(session.plan.today)
-    is_counted = (current["row"] >= 0) & ~current["repetition"]
+    current = session.planned.current_labels(labels_of(session))
+    judgement = session.planned.judgement(current.labels)
+    is_counted = ~current.existing["repetition"]
     assert judgement.counts["n_labels"] == is_counted.sum()
 
 
 def test_labels_of_a_file_without_questions_count_and_a_sentence_says_so(labelled, tmp_path):
     shutil.copytree(labelled, tmp_path, dirs_exist_ok=True)
-    session = opened(tmp_path)
-    old_fields = ("question", "references")
-    lines = [json.loads(line) for line in session.path.read_text().splitlines()]
-    old_lines = [{k: v for k, v in line.items() if k not in old_fields} for line in lines]
-    session.path.write_text("".join(json.dumps(line) + "\n" for line in old_lines))
-    saved = json.loads(plan_path(session.path).read_text())
-    del saved["questions"]
-    plan_path(session.path).write_text(json.dumps(saved))
+    path = tmp_path / "run.labels.jsonl"
+    for file, names in ((path, ("question", "references")), (plan_path(path), ("questions",))):
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        write_lines(file, [{k: v for k, v in line.items() if k not in names} for line in lines])
     state = opened(tmp_path).reply("open")
     [note] = state["notes"]
     assert note.startswith("Labels from before label files contained the question")
     assert state["n_given"] == 22
-    estimated = LabelSample.read(session.path).with_labels(evaluate(RUN))
-    assert estimated.labels.counts["n_labels"] == 20
+    estimated = LabelSample.read(path).with_labels(evaluate(RUN))
+    assert estimated.sampled_judgement.counts["n_labels"] == 20
     assert estimated.cautions().endswith(note)
 
 
@@ -254,23 +227,35 @@ def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
 ):
     run, beginnings = CHANGES[change]
     estimated = LabelSample.read(labelled / "run.labels.jsonl").with_labels(evaluate(run))
-    assert estimated.labels.counts["n_labels"] == n_labels
+    assert estimated.sampled_judgement.counts["n_labels"] == n_labels
     for beginning in beginnings:
         assert f"{beginning}: 22." in estimated.cautions()
 
 
-def test_a_plan_without_labels_is_drawn_anew_when_answers_were_added(tmp_path):
+def test_a_plan_is_drawn_anew_for_other_answers_or_another_number_before_the_first_label(tmp_path):
     opened(tmp_path)
-    session = LabelSession.open(half_right(n=80), tmp_path / "run.labels.jsonl")
-    assert (len(session.plan.today), session.plan.n_labels) == (80, 30)
+    session = opened(tmp_path, half_right(n=80), None)
+    assert (len(session.planned.answers), session.planned.plan.n_labels) == (80, 30)
     assert session.reply("open")["notes"] == []
+    first = opened(tmp_path)
+    session = opened(tmp_path, n_planned=40)
+    with pytest.raises(RunError, match="was replaced by another plan; open the label file again"):
+        give(first, 1)
+    assert not session.path.exists()
+    assert session.planned.plan.n_labels == 40
+    give(session, 1)
+    with pytest.raises(RunError, match="plans 40 labels, not 50; after the first label"):
+        opened(tmp_path, n_planned=50)
+    plan_path(session.path).unlink()
+    with pytest.raises(RunError, match=r"labels.plan.json cannot be read.*; restore the plan"):
+        opened(tmp_path)
 
 
 def test_undo_does_not_withdraw_a_label_that_the_page_did_not_show(tmp_path):
-    give(opened(tmp_path), 3)
-    last = labels_of(SimpleNamespace(path=tmp_path / "run.labels.jsonl"))["question"].iloc[-1]
-    run = with_questions(lambda texts: texts.replace({last: "Another question?"}))
-    session = LabelSession.open(run, tmp_path / "run.labels.jsonl")
+    session = opened(tmp_path)
+    give(session, 3)
+    last = labels_of(session)["question"].iloc[-1]
+    session = opened(tmp_path, with_questions(question=TEXTS.replace({last: "Another question?"})))
     before = session.reply("open")
     assert before["n_given"] == 2
     assert session.reply("undo", 2) == before
@@ -286,7 +271,7 @@ def test_answers_without_references_are_labelled_and_scored_without_a_judge(tmp_
     rows = estimates_of(session)["rows"]
     assert set(rows[0]) == {"method", "difference to NLL", "AUROC by labels"}
     assert rows[0]["AUROC by labels"].startswith("0.")
-    assert set(session.plan.today.strata) == {0}
+    assert set(session.planned.answers.strata) == {0}
     out, _ = typed("score", path, "--labels", session.path)
     assert rows[0]["AUROC by labels"] in out
 
@@ -297,71 +282,79 @@ def test_a_complete_plan_ends_with_the_estimates_of_python_and_the_own_consisten
     assert len(labels_of(session)) == 33
     assert (state["answer"], state["n_left"]) == (None, 0)
     assert state["consistency"]["n_both"] == state["consistency"]["n_same"] == 3
+    sample = LabelSample.read(session.path)
+    table = sample.estimate(session.planned.evaluation, alphas=session.alphas)
+    words, sentences = estimate_words(table, sample.labels["labeller"])
     shown = estimates_of(session)
-    assert (shown["rows"], shown["sentence"]) == expected_words(session)
+    assert (shown["rows"], shown["sentence"]) == (words.to_dict("records"), " ".join(sentences))
     assert all(re.fullmatch(r"[01]\.\d{3}", row["AUROC by ROUGE-L"]) for row in shown["rows"])
-
-
-def test_labels_of_a_sample_are_not_read_as_the_correctness_of_all_answers(tmp_path):
-    session = opened(tmp_path)
-    give(session, 1)
     with pytest.raises(RunError, match="line 1: these labels are of a sample"):
         importing.read_labels(session.path)
 
 
-def test_several_labellers_see_their_agreement_and_at_the_end_the_disagreements(tmp_path):
-    session = opened(tmp_path, labeller="ben")
-    answer = session.reply("open")["answer"]
-    state = session.reply("give", 0, True)
-    assert "disagreements" not in state
-    assert state["agreement"] == []
-    session.reply("undo", 1)
-    disputed(tmp_path, [0])
-    state = session.reply("open")
+@pytest.fixture(scope="module")
+def disputed(tmp_path_factory):
+    """A folder in which ada and ben have labelled all answers, and differ on three of them."""
+    folder = tmp_path_factory.mktemp("disputed")
+    give(opened(folder, labeller="ada"), 33)
+    ben = opened(folder, labeller="ben")
+    state = ben.reply("open")
+    for place in range(33):
+        is_other = place in (1, 4, 6)
+        comment = "a nickname" if is_other else ""
+        state = ben.reply("give", place, is_right(state) ^ is_other, text=comment)
+    return folder
+
+
+@pytest.fixture
+def disputes(disputed, tmp_path):
+    """A copy of that folder."""
+    return shutil.copytree(disputed, tmp_path, dirs_exist_ok=True)
+
+
+def test_labellers_see_their_agreement_and_disagreements_at_the_end_only(disputes):
+    ben = opened(disputes, labeller="ben")
+    state = ben.reply("open")
     [pair] = state["agreement"]
     assert (pair["labeller"], pair["other_labeller"]) == ("ada", "ben")
-    assert (pair["n_both"], pair["n_same"]) == (30, 29)
-    assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(session))["kappa"].iloc[-1])
-    [disagreement] = state["disagreements"]
+    assert (pair["n_both"], pair["n_same"]) == (30, 27)
+    assert pair["kappa"] == pytest.approx(labeller_agreement(labels_of(ben))["kappa"].iloc[-1])
+    disagreement, *others = state["disagreements"]
+    assert len(others) == 2
     votes = {vote["labeller"]: vote["correct"] for vote in disagreement.pop("votes")}
-    assert disagreement == answer
-    assert votes == {"ada": is_right({"answer": answer}), "ben": not is_right({"answer": answer})}
+    assert votes == {"ada": is_right({"answer": disagreement}), "ben": not votes["ada"]}
+    state = ben.reply("undo", 33)
+    assert state["agreement"] == []
+    assert "disagreements" not in state
 
 
-def test_the_history_has_the_estimates_from_the_first_own_labels_alone(tmp_path):
-    give(opened(tmp_path, labeller="ada"), 33)
-    session = opened(tmp_path, labeller="ben")
-    give(session, 22)  # 20 different answers
+def test_estimates_need_20_own_labels_and_the_history_is_of_these_alone(disputes):
+    session = opened(disputes, labeller="cy")
+    state = session.reply("open")
+    for n in (0, 19):
+        state = give(session, n, state)
+        shown = estimates_of(session)
+        assert (shown["rows"], shown["sentence"]) == ([], "Not shown before 20 labels of yours.")
+    state = give(session, 3, state)  # 20 different answers
+    shown = estimates_of(session)
+    assert shown["rows"]
+    assert not any("AUROC by ROUGE-L" in row for row in shown["rows"])
+    assert "answers have a decided label by ada, ben and cy together" in shown["sentence"]
     assert session.reply("history")["history"] == []
-    give(session, 5)
+    give(session, 5, state)
     [row] = session.reply("history")["history"]
     labels = labels_of(session)
-    own = labels[(labels["labeller"] == "ben") & ~labels["repetition"]].head(20)
-    table = LabelSample(own, session.plan).estimate(session.evaluation, alphas=session.alphas)
+    own = labels[(labels["labeller"] == "cy") & ~labels["repetition"]].head(20)
+    table = estimated_aurocs(session.planned, own, alphas=session.alphas)
     pro = estimate_words(table, [])[0].set_index("method").loc["PRO", "difference to NLL"]
     assert (row["your labels"], row["difference of PRO to NLL"]) == ("20", pro)
 
 
-def test_no_estimates_before_20_labels_and_no_values_of_the_judge_before_the_end(tmp_path):
-    session = opened(tmp_path)
-    state = give(session, 19)
-    shown = estimates_of(session)
-    assert (shown["rows"], shown["sentence"]) == ([], "Not shown before 20 labels of yours.")
-    give(session, 5, state)
-    rows = estimates_of(session)["rows"]
-    assert rows
-    assert not any("AUROC by ROUGE-L" in row for row in rows)
-
-
 def test_an_empty_answer_is_shown_in_words(tmp_path):
-    run = with_answers(text=RUN.answers["text"].replace({"beta": ""}))
-    session = LabelSession.open(run, tmp_path / "labels.jsonl", n_planned=30)
-    shown = []
-    for number in range(33):
-        shown.append(session.reply("open")["answer"]["text"])
-        assert session.reply("give", number, False)["last"]["text"] == shown[-1]
-    assert set(shown) == {"alpha", "(empty answer)"}
-    assert set(labels_of(session)["text"]) == {"alpha", ""}
+    session = opened(tmp_path, with_answers(text=""))
+    assert session.reply("open")["answer"]["text"] == "(empty answer)"
+    assert session.reply("give", 0, False)["last"]["text"] == "(empty answer)"
+    assert labels_of(session)["text"].tolist() == [""]
 
 
 @contextmanager
@@ -402,64 +395,26 @@ def test_a_killed_process_loses_no_label_and_the_next_one_continues(tmp_path):
         labels = read_label_file(path)
         assert labels["repetition"].tolist().count(False) == 20
         assert len(labels) == len(path.read_text().splitlines()) == state["n_requests"] == 22
-        shown = post(server, "estimates")["estimates"]
-    run = importing.import_answers(tmp_path / "records.jsonl")
-    assert shown["sentence"] == expected_words(LabelSession.open(run, path))[1]
-
-
-def test_labels_without_their_plan_are_an_error(tmp_path):
-    session = opened(tmp_path)
-    give(session, 1)
-    plan_path(session.path).unlink()
-    with pytest.raises(RunError, match=r"labels.plan.json cannot be read.*; restore the plan"):
-        opened(tmp_path)
-
-
-def test_the_number_of_planned_labels_can_change_before_the_first_label_only(tmp_path):
-    path = opened(tmp_path).path
-    session = LabelSession.open(RUN, path, n_planned=40)
-    assert session.plan.n_labels == 40
-    give(session, 1)
-    with pytest.raises(RunError, match="plans 40 labels, not 50; after the first label"):
-        LabelSession.open(RUN, path, n_planned=50)
-
-
-def test_a_session_does_not_continue_a_plan_that_another_one_has_replaced(tmp_path):
-    session = opened(tmp_path)
-    LabelSession.open(RUN, session.path, n_planned=40)
-    with pytest.raises(RunError, match="was replaced by another plan; open the label file again"):
-        give(session, 22)
-
-
-def test_a_second_labeller_does_not_see_the_estimates_of_the_first(tmp_path):
-    give(opened(tmp_path, labeller="ada"), 33)
-    ben = opened(tmp_path, labeller="ben")
-    assert (estimates_of(ben)["rows"], ben.reply("history")["history"]) == ([], [])
-    give(ben, 20)
-    assert estimates_of(ben)["rows"]
-    assert "answers have a decided label by ada and ben together" in estimates_of(ben)["sentence"]
 
 
 def test_only_the_answers_of_the_split_are_labelled(tmp_path):
-    splits = ["validation"] * 15 + ["test"] * 45
-    run = replace(RUN, questions=RUN.questions.assign(split=splits))
-    session = LabelSession.open(run, tmp_path / "labels.jsonl", n_planned=30)
-    assert len(session.plan.today) == 45
+    run = with_questions(split=["validation"] * 15 + ["test"] * 45)
+    assert len(opened(tmp_path, run).planned.answers) == 45
     other = LabelSession.open(run, tmp_path / "b.jsonl", n_planned=20, split="validation")
-    assert len(other.plan.today) == 15
+    assert len(other.planned.answers) == 15
 
 
 def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
-    ada = opened(tmp_path, labeller="ada")
-    ben = opened(tmp_path, labeller="ben")
+    ada, ben = (opened(tmp_path, labeller=name) for name in ("ada", "ben"))
     ben.reply("open")
-    give(ada, 33)
+    give(ada, 22)
+    for place in range(5):  # from these labels another second phase would be drawn
+        ada.reply("change", 22, None, place=place)
     saved = plan_path(ada.path).read_bytes()
     # Without its own memory of the second phase, ben's session reads it from the file.
-    state = give(ben, 33)
+    assert ben.reply("give", 0, True)["n_given"] == 1
+    assert ben.planned.plan.second == ada.planned.plan.second
     assert plan_path(ada.path).read_bytes() == saved
-    assert state["answer"] is None
-    assert state["agreement"][0]["n_both"] == 30
 
 
 def test_the_list_has_the_own_labels_without_repetitions_and_each_can_be_changed(tmp_path):
@@ -467,17 +422,15 @@ def test_the_list_has_the_own_labels_without_repetitions_and_each_can_be_changed
     session = opened(tmp_path, labeller="ben")
     state = give(session, 12)  # the eleventh is a repetition
     rows = session.reply("labels")["labels"]
-    assert [row["place"] for row in rows] == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 11]
+    assert [row["place"] for row in rows] == [*range(10), 11]
     row = rows[4]
     assert row["references"] == ["alpha"]
-    values = {"text": "a nickname", "place": 4}
-    changed = session.reply("change", 12, not row["correct"], **values)
+    new = not row["correct"]
+    changed = session.reply("change", 12, new, text="a nickname", place=4)
     assert (changed["n_given"], changed["answer"]) == (12, state["answer"])
     again = session.reply("labels")["labels"]
-    assert again[4] == row | {"correct": not row["correct"], "comment": "a nickname"}
-    assert again[:4] + again[5:] == rows[:4] + rows[5:]
-    labels = labels_of(session)
-    assert len(labels) == 15
+    assert again == [*rows[:4], row | {"correct": new, "comment": "a nickname"}, *rows[5:]]
+    assert len(labels_of(session)) == 15
     # Undo withdraws the change first, and then the last label.
     assert session.reply("undo", 12)["n_given"] == 12
     assert session.reply("labels")["labels"] == rows
@@ -496,12 +449,12 @@ def test_the_page_knows_what_was_pressed_last_and_undo_shows_it_again(tmp_path):
 
 def test_the_minutes_that_are_left_follow_from_the_median_time_of_a_label(tmp_path):
     session = opened(tmp_path)
-    give(session, 5)
+    assert give(session, 5)["minutes"] < 28  # of the time of this test
     lines = [json.loads(line) for line in session.path.read_text().splitlines()]
     times = ("10:00:00", "10:00:20", "10:00:50", "12:00:00", "12:00:30")  # with a long break
     for line, clock in zip(lines, times, strict=True):
         line["time"] = f"2026-01-01T{clock}+00:00"
-    session.path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_lines(session.path, lines)
     assert opened(tmp_path).reply("open")["minutes"] == 28 * 30 / 60
 
 
@@ -512,22 +465,22 @@ def test_a_guideline_is_shown_to_every_labeller(tmp_path):
     assert (tmp_path / "run.labels.guideline.txt").read_text() == "A nickname is right.\n"
 
 
-def disputed(folder, places):
-    """Let ada and ben label all answers of the plan, and differ on some of the first ones."""
-    give(opened(folder, labeller="ada"), 33)
-    ben = opened(folder, labeller="ben")
-    state = ben.reply("open")
-    for place in range(33):
-        comment = "a nickname" if place in places else ""
-        state = ben.reply("give", place, is_right(state) ^ (place in places), text=comment)
-    assert len(state["disagreements"]) == len(places)
+def counts_of(folder):
+    """Return the counts of disputed, undecided and decided answers that a notebook has."""
+    counts = (
+        LabelSample.read(folder / "run.labels.jsonl")
+        .with_labels(evaluate(RUN))
+        .sampled_judgement.counts
+    )
+    return counts["n_disputed"], counts["n_undecided"], counts["n_labels"]
 
 
-def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_other(tmp_path):
-    disputed(tmp_path, [1, 4, 6])
-    before = LabelSample.read(tmp_path / "run.labels.jsonl").with_labels(evaluate(RUN))
-    assert before.labels.counts["n_disputed"] == 3
-    judge = opened(tmp_path, labeller="adjudicator", is_adjudication=True)
+def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_other(disputes):
+    assert counts_of(disputes) == (3, 3, 27)
+    words = "'ben' has other labels in .*; labels and adjudications need different names"
+    with pytest.raises(RunError, match=words):
+        opened(disputes, labeller="ben", is_adjudication=True)
+    judge = opened(disputes, labeller="adjudicator", is_adjudication=True)
     state = judge.reply("open")
     assert (state["n_given"], state["n_left"], state["n_requests"]) == (0, 3, 3)
     assert estimates_of(judge)["rows"] == []
@@ -538,34 +491,26 @@ def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_oth
         state = judge.reply("give", number, is_right(state))
     assert (state["answer"], state["n_left"], state["disagreements"]) == (None, 0, [])
     assert (state["agreement"][0]["n_same"], state["agreement"][0]["n_both"]) == (27, 30)
-    after = LabelSample.read(tmp_path / "run.labels.jsonl").with_labels(evaluate(RUN))
-    counts = after.labels.counts
-    assert (counts["n_disputed"], counts["n_undecided"], counts["n_labels"]) == (0, 0, 30)
-    changed = judge.reply("change", 3, None, place=0)
-    assert changed["n_given"] == 3
+    assert counts_of(disputes) == (0, 0, 30)
+    assert judge.reply("change", 3, None, place=0)["n_given"] == 3
     # Undo takes the change back first, and then the last decision.
     assert judge.reply("undo", 3)["n_left"] == 0
     assert judge.reply("undo", 3)["n_left"] == 1
-
-
-def test_an_adjudicator_needs_a_name_without_labels(tmp_path):
-    disputed(tmp_path, [1])
-    words = "'ben' has other labels in .*; labels and adjudications need different names"
-    with pytest.raises(RunError, match=words):
-        opened(tmp_path, labeller="ben", is_adjudication=True)
-    judge = opened(tmp_path, labeller="cy", is_adjudication=True)
-    judge.reply("give", 0, True)
-    with pytest.raises(RunError, match="'cy' has other labels in"):
-        opened(tmp_path, labeller="cy")
+    with pytest.raises(RunError, match="'adjudicator' has other labels in"):
+        opened(disputes, labeller="adjudicator")
 
 
 def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
-    assert opened(tmp_path).alpha_sentence.startswith("PRO has α = 0.4, the default: ")
-    splits = ["validation"] * 20 + ["test"] * 40
-    run = replace(RUN, questions=RUN.questions.assign(split=splits))
+    default = "PRO has α = 0.4, the default: "
+    assert opened(tmp_path).alpha_sentence.startswith(default)
+    # The labelled questions do not choose α, also if a run has no other ones than of validation.
+    only, _ = CHANGES["split"]
+    session = LabelSession.open(only, tmp_path / "only.jsonl", n_planned=20)
+    assert session.alpha_sentence.startswith(default)
+    run = with_questions(split=["validation"] * 20 + ["test"] * 40)
     session = LabelSession.open(run, tmp_path / "other.jsonl", n_planned=20)
     pool = evaluate(run.select(split="validation"))
-    chosen = chosen_alpha(Splits(pool, evaluate(run.select(split="test"))))
+    chosen = Splits(pool, evaluate(run.select(split="test"))).alpha()
     assert session.alphas["PRO"] == chosen
     words = f"PRO has α = {chosen:g}, chosen by ROUGE-L > 0.3 on 20 validation questions"
     assert words in estimates_of(session)["alpha"]
@@ -584,8 +529,7 @@ def scored_run(tmp_path):
         answers.append({"text": text, "log_prob": -0.1 - (number * 37 % 90) / 50})
         split = "validation" if number < 40 else "test"
         rows.append(record(number, *answers, references=[reference], split=split))
-    path = tmp_path / "records.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
+    path = write_lines(tmp_path / "records.jsonl", rows)
     session = LabelSession.open(
         importing.import_answers(path), tmp_path / "records.labels.jsonl", n_planned=40
     )
@@ -606,12 +550,12 @@ def test_pro_score_prints_the_estimates_of_the_page_in_the_same_words(scored_run
     assert page["alpha"] in lines
     assert "The label of me was the same for 4 of 4 answers that were shown twice." in lines
     sample = LabelSample.read(session.path)
-    row = sample.judge_agreement(session.evaluation).iloc[0]
+    row = sample.judge_agreement(session.planned.evaluation).iloc[0]
     agreement = f"{row.agreement:.1%} ({row.agreement_low:.1%} to {row.agreement_high:.1%})"
     assert f"ROUGE-L > 0.3 and the labels agree on an estimated {agreement} of" in out
     assert "Right means: labels of 40 answers." in out
     content = json_of(*words)
-    judgement = LabelSample.read(session.path).judgement(session.plan.today)
+    judgement = session.planned.judgement(labels_of(session))
     assert content["accuracy"] == pytest.approx(judgement.accuracy)
     assert (content["rule"], content["n_judged"]) == ("labels of 40 answers", 40)
     table = session.path.with_name("scores.csv")
@@ -620,33 +564,10 @@ def test_pro_score_prints_the_estimates_of_the_page_in_the_same_words(scored_run
     labels = labels_of(session)
     labels = labels[~labels["repetition"]].set_index("question_id")["correct"]
     assert scores.dropna().to_dict() == labels.to_dict()
-
-
-def test_labels_of_a_sample_judge_neither_a_guarantee_nor_two_files_nor_a_report(scored_run):
-    path, session = scored_run
-    labels = ["--labels", session.path]
-    target = refused("score", path, *labels, "--target", 0.8)
-    assert "only a sample of the answers has labels" in target
-    for command in (["score", path, path], ["report", path]):
-        assert "in pro score with one file of responses" in refused(*command, *labels)
-
-
-def test_a_key_for_another_run_labels_nothing(tmp_path):
-    session = opened(tmp_path)
-    state = session.reply("give", 0, True, "labels of another run.jsonl")
-    assert state["n_given"] == 0
-    assert session.reply("give", 0, True, state["labels_file"])["n_given"] == 1
-
-
-@pytest.mark.parametrize(
-    "content", ['{"results": [1]}', "[1, 2]", '{"undo": false, "labeller": "me"}']
-)
-def test_a_file_that_is_not_a_label_file_is_kept(tmp_path, content):
-    path = tmp_path / "results.json"
-    path.write_text(content)
-    with pytest.raises(RunError, match=r"results\.json"):
-        LabelSession.open(RUN, path, n_planned=30)
-    assert path.read_text() == content
+    # A sample judges no guarantee, no two files, and no report.
+    assert "only a sample of the answers has labels" in refused("score", *words, "--target", 0.8)
+    for command in (["score", path, *words], ["report", *words]):
+        assert "in pro score with one file of responses" in refused(*command)
 
 
 def test_the_default_label_file_lies_beside_the_run(tmp_path):
@@ -654,14 +575,22 @@ def test_the_default_label_file_lies_beside_the_run(tmp_path):
     assert default_label_file(tmp_path / "a.jsonl") == tmp_path / "a.labels.jsonl"
 
 
-def test_the_server_refuses_requests_without_its_token(tmp_path):
-    with served(opened(tmp_path)) as server:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A server on whose page nothing has been labelled."""
+    with served(opened(tmp_path_factory.mktemp("served"))) as server:
+        yield server
+    assert not server.session.path.exists()
+
+
+def test_the_server_refuses_requests_without_its_token(server):
+    stranger = SimpleNamespace(host=server.host, token="wrong")
+    for request in (
+        lambda: urllib.request.urlopen(f"http://{server.host}/?token=wrong"),
+        lambda: post(stranger, "give", correct=True),
+    ):
         with pytest.raises(urllib.error.HTTPError, match="403"):
-            urllib.request.urlopen(f"http://{server.host}/?token=wrong")
-        with pytest.raises(urllib.error.HTTPError, match="403"):
-            post(SimpleNamespace(host=server.host, token="wrong"), "give", correct=True)
-        assert not server.session.path.exists()
-        assert post(server, "give", correct=True)["n_given"] == 1
+            request()
 
 
 @contextmanager
@@ -677,8 +606,8 @@ def message_head(server, length):
 
 
 @pytest.mark.parametrize("length", ["abc", "-1", "", "10000", "9" * 5000, "1.5"])
-def test_a_message_of_unusable_length_is_answered_by_an_error(tmp_path, length, capfd):
-    with served(opened(tmp_path)) as server, connected(server) as connection:
+def test_a_message_of_unusable_length_is_answered_by_an_error(server, length, capfd):
+    with connected(server) as connection:
         connection.sendall(message_head(server, length))
         status = connection.makefile("rb").readline()
     assert status.split()[1] == b"400"
@@ -686,23 +615,22 @@ def test_a_message_of_unusable_length_is_answered_by_an_error(tmp_path, length, 
 
 
 @pytest.mark.parametrize("head", [b"", b"GET / HT", "message"])
-def test_a_dropped_connection_ends_quietly(tmp_path, head, capfd):
-    with served(opened(tmp_path)) as server:
-        n_threads = threading.active_count()
-        with connected(server) as connection:
-            connection.sendall(message_head(server, 50) if head == "message" else head)
-            # Closing with this option resets the connection, as a killed browser does.
-            linger = struct.pack("ii", 1, 0)
-            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-        assert_threads_end(n_threads)
-        assert post(server, "open")["n_given"] == 0
+def test_a_dropped_connection_ends_quietly(server, head, capfd):
+    n_threads = threading.active_count()
+    with connected(server) as connection:
+        connection.sendall(message_head(server, 50) if head == "message" else head)
+        # Closing with this option resets the connection, as a killed browser does.
+        linger = struct.pack("ii", 1, 0)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    assert_threads_end(n_threads)
+    assert post(server, "open")["n_given"] == 0
     assert capfd.readouterr().err == ""
 
 
-def test_a_message_that_never_arrives_ends_its_thread(tmp_path, monkeypatch, capfd):
+def test_a_message_that_never_arrives_ends_its_thread(server, monkeypatch, capfd):
     assert 0 < label_server._Handler.timeout <= 60
     monkeypatch.setattr(label_server._Handler, "timeout", 0.2)
-    with served(opened(tmp_path)) as server, connected(server) as connection:
+    with connected(server) as connection:
         n_threads = threading.active_count()
         connection.sendall(message_head(server, 50))
         assert connection.recv(100) == b""
@@ -744,9 +672,8 @@ def test_the_browser_opens_a_file_that_only_the_user_can_read(tmp_path, monkeypa
     assert "Labels: " in out
 
 
-def test_an_unknown_action_becomes_a_sentence_for_the_page(tmp_path):
-    with served(opened(tmp_path)) as server:
-        assert post(server, "stop")["status"].startswith("Unknown action 'stop'")
+def test_an_unknown_action_becomes_a_sentence_for_the_page(server):
+    assert post(server, "stop")["status"].startswith("Unknown action 'stop'")
 
 
 @pytest.fixture(scope="module")
@@ -833,17 +760,16 @@ def test_a_label_is_found_in_the_list_and_changed_with_a_comment(tmp_path, brows
     assert after["comment"].tolist() == ["", "", "", "rw: a nickname"]
 
 
-def test_an_adjudicator_sees_the_labels_of_others_and_decides_by_keys(tmp_path, browse):
-    disputed(tmp_path, [1, 4])
-    judge = opened(tmp_path, labeller="adjudicator", is_adjudication=True)
+def test_an_adjudicator_sees_the_labels_of_others_and_decides_by_keys(disputes, browse):
+    judge = opened(disputes, labeller="adjudicator", is_adjudication=True)
     with served(judge) as server, browse(server.address) as (page, errors):
-        page.get_by_text("0 of 2 labels given · 2 left").wait_for()
+        page.get_by_text("0 of 3 labels given · 3 left").wait_for()
         page.get_by_text("The estimates are shown after the last decision.").wait_for()
         assert page.get_by_text("first labels alone").count() == 0
         assert re.search(r"ben: (right|wrong) \(a nickname\)", page.locator("dl").inner_text())
-        page.keyboard.press("r")
-        page.get_by_text("1 of 2 labels given").wait_for()
-        page.keyboard.press("w")
+        for number, key in enumerate("rwd"):
+            page.get_by_text(f"{number} of 3 labels given").wait_for()
+            page.keyboard.press(key)
         page.get_by_text("No answer is left on which labellers differ").wait_for()
         assert not errors
-    assert labels_of(judge)["correct"].tolist()[-2:] == [True, False]
+    assert labels_of(judge)["correct"].tolist()[-3:] == [True, False, None]

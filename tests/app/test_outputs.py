@@ -1,17 +1,17 @@
 """Files that commands write: they replace neither inputs nor foreign files, and are whole."""
 
-import json
 import os
 import re
 import shutil
 import webbrowser
+from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import pandas as pd
 import pytest
-from commands import answer, record, refused, typed
+from commands import answer, record, refused, typed, write_lines
 from conftest import write_notebook
 
 from pro_lib import app, generation, importing, plots, runs
@@ -20,8 +20,7 @@ from pro_lib.app.cli import pro
 from pro_lib.app.cli.base import MAY_BE_EMPTY
 from pro_lib.app.experiment import Experiment
 from pro_lib.common import catalog, downloads
-from pro_lib.generation import models
-from pro_lib.importing.records import read_labels
+from pro_lib.importing.label_tables import read_labels
 from pro_lib.plots import style
 from pro_lib.questions import question_sets
 from pro_lib.scoring.similarity import Nli
@@ -46,7 +45,7 @@ def place(tmp_path, monkeypatch, stored_run):
         record(n, answer(text, 0.6 - n / 3), answer("Lima", 0.1), references=["Paris"])
         for n, text in enumerate(("Paris", "Rome"))
     ]
-    Path("records.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_lines(Path("records.jsonl"), rows)
     Path("questions.csv").write_text("question_id,question,references\nq0,0?,Paris\nq1,1?,Paris\n")
     Path("labels.csv").write_text("question_id,text,correct\nq0,Paris,1\nq1,Rome,0\n")
     write_notebook(Path("mine.ipynb"), "print(x)", x=1)
@@ -70,29 +69,13 @@ JUDGE = ["judge", *QUESTIONS, "--model", "facts-1m", "--output"]
 RUN = ["run", "mine.ipynb", "-p", "records", "a/mine.ipynb"]
 RUN += ["-p", "dataset", "['x', 'b/mine.ipynb']", "-p", "correctness", "c/mine.ipynb"]
 RUN += ["-p", "model", "greedy", "--executed"]
-# By option of the output and parameter of the input: the command up to the output, and the input.
-INPUTS = {
-    ("score", "--output", "responses"): (SCORE, "records.jsonl"),
-    ("score", "--output", "questions"): (SCORE, "questions.csv"),
-    ("score", "--output", "correctness"): (SCORE, "labels.csv"),
-    ("report", "--output", "responses"): (REPORT, "records.jsonl"),
-    ("report", "--output", "questions"): (REPORT, "questions.csv"),
-    ("report", "--output", "correctness"): (REPORT, "labels.csv"),
-    ("explore", "--html", "run"): (EXPLORE, "records.jsonl"),
-    ("explore", "--html", "run (folder)"): (["explore", "greedy", "--html"], "greedy/run.json"),
-    ("explore", "--html", "run (part)"): (["explore", "greedy", "--html"], "greedy/part-*.parquet"),
-    ("explore", "--html", "questions"): (EXPLORE, "questions.csv"),
-    ("label", "--labels", "run"): (LABEL, "records.jsonl"),
-    ("label", "--labels", "run (folder)"): (["label", "greedy", "--labels"], "greedy/run.json"),
-    ("label", "--labels", "questions"): (LABEL, "questions.csv"),
-    ("judge", "--output", "answers"): (JUDGE, "records.jsonl"),
-    ("judge", "--output", "questions"): (JUDGE, "questions.csv"),
-    ("run", "--executed", "notebook"): (RUN, "mine.ipynb"),
-    ("run", "--executed", "typed (file)"): (RUN, "a/mine.ipynb"),
-    ("run", "--executed", "typed (list)"): (RUN, "b/mine.ipynb"),
-    ("run", "--executed", "typed (labels)"): (RUN, "c/mine.ipynb"),
-    ("run", "--executed", "typed (folder)"): (RUN, "greedy/mine.ipynb"),
-}
+COMMANDS = (SCORE, REPORT, EXPLORE, LABEL, JUDGE, RUN)
+FILES = (".jsonl", ".csv", ".ipynb")
+# A command up to its output, and one of its inputs.
+INPUTS = [(words, word) for words in COMMANDS for word in words if Path(word).suffix in FILES]
+INPUTS += [(RUN, f"{folder}/mine.ipynb") for folder in ("b", "greedy")]
+INPUTS.append((["explore", "greedy", "--html"], "greedy/part-*.parquet"))
+INPUTS.append((["label", "greedy", "--labels"], "greedy/run.json"))
 
 
 def is_path(parameter, *, read):
@@ -100,41 +83,37 @@ def is_path(parameter, *, read):
     return isinstance(parameter.type, click.Path) and parameter.type.exists == read
 
 
-def test_the_tables_of_inputs_and_outputs_are_complete():
-    written, expected = set(), set()
+def test_the_table_of_inputs_and_outputs_is_complete():
+    n_inputs = Counter((words[0], words[-1]) for words, _ in INPUTS)
     for name, one in pro.commands.items():
-        outputs = [parameter.opts[-1] for parameter in one.params if is_path(parameter, read=False)]
-        inputs = [parameter.name for parameter in one.params if is_path(parameter, read=True)]
-        written |= {(name, output) for output in outputs}
-        expected |= {(name, output, own) for output in outputs for own in inputs}
-    assert written == {key[:2] for key in INPUTS}
-    assert expected <= set(INPUTS)
+        inputs = [parameter for parameter in one.params if is_path(parameter, read=True)]
+        for output in [each for each in one.params if is_path(each, read=False)]:
+            assert n_inputs.pop((name, output.opts[-1])) >= len(inputs), name
+    assert not n_inputs
 
 
-LINKS = {"symbolic link": os.symlink, "hard link": os.link}
 # The first input of each command is also given by links to it.
-FIRST_INPUTS = {key[0]: key for key in reversed(INPUTS)}.values()
+LINKED = [(words, words[1], link) for words in COMMANDS for link in (os.symlink, os.link)]
 
 
 @pytest.mark.parametrize(
-    ("key", "way"),
-    [(key, "itself") for key in INPUTS] + [(key, way) for key in FIRST_INPUTS for way in LINKS],
+    ("words", "pattern", "link"), [*((*given, None) for given in INPUTS), *LINKED]
 )
-def test_a_command_refuses_each_of_its_inputs_as_its_output(key, way, place):
-    words, pattern = INPUTS[key]
-    [path] = place.glob(pattern)
-    output = path
-    if way in LINKS:
-        output = place / "other" / ("mine.ipynb" if key[0] == "run" else "output")
+def test_a_command_refuses_each_of_its_inputs_as_its_output(words, pattern, link, place):
+    command, *_, option = words
+    [output] = place.glob(pattern)
+    if link:
+        path = output
+        output = place / "other" / ("mine.ipynb" if command == "run" else "output")
         output.parent.mkdir()
-        LINKS[way](path, output)
+        link(path, output)
     before = {file: file.read_bytes() for file in place.rglob("*") if file.is_file()}
     # Labels are appended, so that nothing could be forced.
-    for force in [[]] if key[0] == "label" else [[], ["--force"]]:
-        message = refused(*words, output.parent if key[0] == "run" else output, *force)
-        assert message.startswith(f"{key[1]}: {output} is an input of the same command")
+    for force in [[]] if command == "label" else [[], ["--force"]]:
+        message = refused(*words, output.parent if command == "run" else output, *force)
+        assert message.startswith(f"{option}: {output} is an input of the same command")
         assert {file: file.read_bytes() for file in place.rglob("*") if file.is_file()} == before
-        assert output.is_symlink() == (way == "symbolic link")
+        assert output.is_symlink() == (link is os.symlink)
 
 
 @pytest.mark.parametrize(
@@ -156,17 +135,13 @@ def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, p
 
 # Foreign files, and files that the command wrote before
 
-WRITERS = {
-    "score": (["score", "records.jsonl", "--output"], "output"),
-    "score of texts": (["score", "texts.csv", "--output"], "output"),
-    "explore": (["explore", "records.jsonl", "--html"], "output"),
-    "run": (["run", "mine.ipynb", "--executed"], "output/mine.ipynb"),
-}
+WITH_OUTPUT = [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
+WRITERS = [(words, "output") for words in (*WITH_OUTPUT, ["score", "texts.csv", "--output"])]
+WRITERS.append((["run", "mine.ipynb", "--executed"], "output/mine.ipynb"))
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_a_foreign_file_is_replaced_only_with_force(name, place):
-    words, file = WRITERS[name]
+@pytest.mark.parametrize(("words", "file"), WRITERS)
+def test_a_foreign_file_is_replaced_only_with_force(words, file, place):
     Path("texts.csv").write_text("question,text\n1?,a\n1?,b\n2?,c\n2?,d\n")
     file = Path(file)
     file.parent.mkdir(exist_ok=True)
@@ -182,10 +157,9 @@ def test_a_foreign_file_is_replaced_only_with_force(name, place):
 
 
 def test_the_page_of_another_file_is_a_foreign_file(place):
-    shutil.copy("records.jsonl", "other.jsonl")
     typed("explore", "records.jsonl", "--html", "page.html")
     before = Path("page.html").read_bytes()
-    words = ["explore", "other.jsonl", "--html", "page.html"]
+    words = ["explore", shutil.copy("records.jsonl", "other.jsonl"), "--html", "page.html"]
     assert "page.html exists and is not a page of the same RUN" in refused(*words)
     assert Path("page.html").read_bytes() == before
     typed(*words, "--force")
@@ -193,13 +167,10 @@ def test_the_page_of_another_file_is_a_foreign_file(place):
 
 
 def test_the_copy_of_another_notebook_is_a_foreign_file(place):
-    import papermill  # takes a second
-
-    words = ["run", "mine.ipynb", "--executed", "output"]
-    Path("output").mkdir()
     write_notebook(Path("other.ipynb"), x=1)
-    papermill.execute_notebook("other.ipynb", "output/mine.ipynb", {})
-    before = Path("output/mine.ipynb").read_bytes()
+    typed("run", "other.ipynb", "--executed", "output")
+    before = Path("output/other.ipynb").rename("output/mine.ipynb").read_bytes()
+    words = ["run", "mine.ipynb", "--executed", "output"]
     assert "was not written by this command" in refused(*words)
     assert Path("output/mine.ipynb").read_bytes() == before
 
@@ -209,9 +180,6 @@ def test_an_empty_file_is_filled_and_force_needs_an_output(place):
     typed("score", "records.jsonl", "--output", "output")
     assert Path("output").stat().st_size
     assert "--output" in typed("score", "records.jsonl", "--force", code=2)[1]
-
-
-WITH_OUTPUT = [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
 
 
 @pytest.mark.parametrize("words", WITH_OUTPUT)
@@ -226,26 +194,20 @@ def test_a_link_stays_and_its_target_is_written(words, place):
 
 
 @pytest.mark.parametrize("words", WITH_OUTPUT)
-@pytest.mark.parametrize(
-    ("target", "reason"),
-    [
-        ("nowhere", "does not exist"),
-        ("folder", "is a folder"),
-        ("pipe", "is not a regular file"),
-    ],
-)
-def test_a_link_to_what_is_not_a_file_is_refused_and_stays(words, target, reason, place):
+def test_an_output_that_cannot_be_a_file_is_refused_and_a_link_stays(words, place):
+    assert "the folder no does not exist" in refused(*words, "no/output")
     Path("folder").mkdir()
     os.mkfifo("pipe")
-    Path("link").symlink_to(target)
-    assert reason in refused(*words, "link")
-    assert os.readlink("link") == target
+    for target, reason in {
+        "nowhere": "does not exist",
+        "folder": "is a folder",
+        "pipe": "is not a regular file",
+    }.items():
+        Path("link").symlink_to(target)
+        assert reason in refused(*words, "link")
+        assert os.readlink("link") == target
+        Path("link").unlink()
     assert not Path("nowhere").exists()
-
-
-@pytest.mark.parametrize("words", WITH_OUTPUT)
-def test_an_output_in_a_folder_that_does_not_exist_is_refused(words, place):
-    assert "the folder no does not exist" in refused(*words, "no/output")
 
 
 # Names that are too long, and folders without permission
@@ -271,26 +233,22 @@ TOO_LONG.append((JUDGE, 245))  # the replies are in a file with a longer name
 def test_a_name_that_is_too_long_is_told_in_words(words, length, place):
     message = refused(*words, "x" * length)
     assert "the name is too long, use a shorter one" in message
-    assert "rrno" not in message
-    assert "ENAMETOOLONG" not in message
+    assert not re.search("rrno|ENAMETOOLONG", message)
 
 
-@pytest.mark.parametrize("words", [SCORE, REPORT, EXPLORE], ids=lambda words: words[0])
+@pytest.mark.parametrize("words", [SCORE, EXPLORE], ids=lambda words: words[0])
 def test_a_folder_without_permission_is_told_in_words(words, place):
     typed(*words, "output")  # loads all modules
     Path("locked").mkdir(mode=0)
     Path("read_only").mkdir(mode=0o555)
     place.chmod(0o755)
-    with permissions_hold():
-        messages = [
-            refused(*words, "locked/output"),
-            refused(*words, "read_only/output"),
-            refused(words[0], "locked"),
-        ]
     reason = "you do not have permission for it or for its folder"
-    assert messages[0].startswith(f"locked/output cannot be written: {reason}")
-    assert messages[1].startswith(f"read_only/output cannot be written: {reason}")
-    assert messages[2].startswith(f"locked/run.json cannot be read: {reason}")
+    with permissions_hold():
+        for output in ("locked/output", "read_only/output"):
+            expected = f"{output} cannot be written: {reason}"
+            assert refused(*words, output).startswith(expected)
+        expected = f"locked/run.json cannot be read: {reason}"
+        assert refused(words[0], "locked").startswith(expected)
 
 
 def test_lack_of_memory_keeps_the_old_file_and_is_a_sentence(place, monkeypatch):
@@ -308,42 +266,29 @@ def test_lack_of_memory_keeps_the_old_file_and_is_a_sentence(place, monkeypatch)
     assert (set(os.listdir()), Path("output").read_bytes()) == (before, content)
 
 
-@pytest.mark.parametrize(
-    "error", [ValueError(), OSError(), ImportError(), MemoryError(), ValueError(" \n")]
-)
-def test_an_error_without_a_message_is_named(error, monkeypatch):
+def test_an_error_without_a_message_is_named(monkeypatch):
     def fail(*_, **__):
         raise error
 
     monkeypatch.setattr(downloads, "download", fail)
-    assert type(error).__name__ in refused("download", "smollm2-135m")
-
-
-OUTPUT_FOLDERS = {
-    "generate": (
-        "data/generations/world-facts/facts-1m/greedy",
-        ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"],
-    ),
-    "download": ("cache/smollm2-135m", ["download", "smollm2-135m"]),
-}
-
-
-@pytest.fixture(params=OUTPUT_FOLDERS)
-def folder_and_words(request, tmp_path, monkeypatch):
-    """The folder that a command would write, which is missing, and the words of the command."""
-    monkeypatch.setattr(catalog, "HOME", tmp_path)
-    monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(downloads, "subprocess", None)  # nothing is to be downloaded
-    name, words = OUTPUT_FOLDERS[request.param]
-    (tmp_path / name).parent.mkdir(parents=True)
-    return tmp_path / name, words
+    for error in (OSError(), ImportError(), ValueError(" \n")):
+        assert type(error).__name__ in refused("download", "smollm2-135m")
 
 
 @pytest.mark.parametrize("name", ["", "run.json"])
-def test_a_foreign_file_in_place_of_a_folder_or_in_it_is_kept_and_named(name, folder_and_words):
-    folder, words = folder_and_words
+@pytest.mark.parametrize("command", ["generate", "download"])
+def test_a_foreign_file_in_place_of_a_folder_or_in_it_is_kept_and_named(
+    command, name, tmp_path, monkeypatch
+):
+    for home in ("HOME", "CACHE"):
+        monkeypatch.setattr(catalog, home, tmp_path)
+    monkeypatch.setattr(downloads, "subprocess", None)  # nothing is to be downloaded
+    words, folder = ["download", "smollm2-135m"], tmp_path / "smollm2-135m"
+    if command == "generate":
+        words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", "1"]
+        folder = tmp_path / "data/generations/world-facts/facts-1m/greedy"
     file = folder / name
-    file.parent.mkdir(exist_ok=True)
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(FOREIGN)
     assert str(folder) in typed(*words, code=1)[1].splitlines()[-1]
     assert file.read_bytes() == FOREIGN
@@ -351,10 +296,10 @@ def test_a_foreign_file_in_place_of_a_folder_or_in_it_is_kept_and_named(name, fo
 
 
 def test_a_text_that_is_also_the_name_of_a_folder_is_not_an_input(place):
-    (place / "there").mkdir()
-    (place / "mine.ipynb").rename(place / "there" / "mine.ipynb")
+    Path("there").mkdir()
+    notebook = Path("mine.ipynb").rename("there/mine.ipynb")
     for _ in range(2):
-        typed("run", "there/mine.ipynb", "-p", "x", "['.']", "--executed", ".")
+        typed("run", notebook, "-p", "x", "['.']", "--executed", ".")
 
 
 # Names of pages
@@ -385,12 +330,9 @@ def test_pages_of_records_are_named_after_their_file(place, page_of):
     pages = [page_of(name) for name in ("records.jsonl", "other/records.jsonl", "records.json")]
     assert (pages[0], pages[2]) == ("records.jsonl.html", "records.json.html")
     assert len(set(pages)) == len(list(place.glob("*.html"))) == 3
-
-
-def test_a_page_by_default_does_not_replace_a_foreign_file(place):
-    Path("records.jsonl.html").write_bytes(FOREIGN)
-    assert "records.jsonl.html exists" in refused("explore", "records.jsonl")
-    assert Path("records.jsonl.html").read_bytes() == FOREIGN
+    Path(pages[0]).write_bytes(FOREIGN)
+    assert f"{pages[0]} exists" in refused("explore", "records.jsonl")
+    assert Path(pages[0]).read_bytes() == FOREIGN
 
 
 def test_the_notebook_of_an_installed_package_is_copied_once(place, monkeypatch):
@@ -439,7 +381,6 @@ def test_text_may_be_empty():
     assert {"header"} == MAY_BE_EMPTY
     words = ["ask", "What is the capital of France?", "--model", "facts-2m", "--header", ""]
     assert "Paris" in typed(*words)[0]
-    assert "fits 0 notebooks" in refused("run", "99", "-p", "header", "")
 
 
 TABLE = pd.DataFrame()
@@ -447,24 +388,14 @@ RECORD = [record(1, answer("a", 0.5))]
 CALLS = [
     ("path", runs.read_run),
     ("path", lambda value: question_sets.load_questions(path=value)),
-    ("name", question_sets.load_questions),
-    ("name", lambda value: question_sets.load_questions(value, path=[{"question": "1"}])),
     ("source", importing.import_answers),
-    ("source", importing.from_openai),
-    ("source", importing.from_records),
     ("path", read_labels),
-    ("model", models.load_model),
-    ("device", lambda value: models.load_model("facts-1m", device=value)),
-    ("model", models.cached_model),
-    ("model", lambda value: generation.generate(value, ["1?"])),
+    ("model", generation.load_model),
     ("out", lambda value: generation.generate("facts-1m", ["1?"], out=value)),
-    ("model", lambda value: app.ask(value, "1?")),
     ("calibration", lambda value: app.ask("facts-1m", "1?", calibration=value)),
-    ("calibration", lambda value: app.answerer("facts-1m", calibration=value)),
-    ("path", lambda value: explorer.to_html(importing.from_records(RECORD), value)),
+    ("path", lambda value: explorer.to_html(importing.import_answers(RECORD), value)),
     ("figures_dir", lambda value: plots.save_figure(None, TABLE, "a", figures_dir=value)),
     ("name", lambda value: plots.save_figure(None, TABLE, value, figures_dir=".")),
-    ("model", lambda value: Nli(model=value)),
     ("cache", lambda value: Nli(cache=value)),
 ]
 

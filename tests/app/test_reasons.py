@@ -5,21 +5,21 @@ from functools import partial
 
 import pytest
 from commands import answer, json_of, record, refused, typed
-from test_response_formats import chat, gemini, responses_api
+from test_response_formats import ended as ended_response
 
 from pro_lib.app import explorer
-from pro_lib.importing import from_openai, from_records, import_answers
+from pro_lib.importing import import_answers
 
 paris = partial(record, references=["Paris"])
 
 
 def questions_file(write, n_questions, n_paris):
     """Write questions; the reference of the first ones is Paris, that of the others is Lyon."""
-    rows = [
-        {"question_id": f"q{n}", "question": f"{n}?", "answer": "Paris" if n < n_paris else "Lyon"}
-        for n in range(n_questions)
-    ]
+    rows = [record(n, references=["Paris" if n < n_paris else "Lyon"]) for n in range(n_questions)]
     return write(*rows, name="questions.jsonl")
+
+
+chat = partial(ended_response, "openai_chat")
 
 
 def ended(reason, **message):
@@ -30,19 +30,23 @@ def ended(reason, **message):
 
 
 BLOCKED = {"promptFeedback": {"blockReason": "SAFETY"}}
-REFUSED = responses_api()
+REFUSED = ended_response("openai_responses", "completed")
 REFUSED["output"][1]["content"] = [{"type": "refusal", "refusal": "No."}]
-FILTERED = responses_api("incomplete") | {"incomplete_details": {"reason": "content_filter"}}
+FILTERED = ended_response("openai_responses", "incomplete")
+FILTERED["incomplete_details"] = {"reason": "content_filter"}
 CONTRADICTORY = ended("stop", content=" Rome")
-UNKNOWN_NUMBERS = chat()
+UNKNOWN_NUMBERS = chat("stop")
 UNKNOWN_NUMBERS["choices"][0]["logprobs"] = None
 
 # By response: the reason why it is not used, and the words of the error with --strict.
 UNUSED = {
     "limit": (chat("length"), "cut", "choice 0: the answer was cut (finish reason 'length')"),
     "limit of thoughts": (ended("length", content=None), "cut", "was cut before its text"),
-    "filter": (chat("content_filter"), "filtered", "(finish reason 'content_filter')"),
-    "filter of Gemini": (gemini("SAFETY"), "filtered", "(finish reason 'safety')"),
+    "filter of Gemini": (
+        ended_response("gemini_batch", "SAFETY"),
+        "filtered",
+        "(finish reason 'safety')",
+    ),
     "filter of Responses": (FILTERED, "filtered", "(finish reason 'content_filter')"),
     "blocked question": (BLOCKED, "filtered", "a filter or a refusal stopped the answer"),
     "refusal": (ended("stop", content=None, refusal="No."), "filtered", "refusal"),
@@ -53,16 +57,16 @@ UNUSED = {
     "error": ({"error": {"message": "late"}}, "failed", "the response failed (late)"),
     "no numbers": (UNKNOWN_NUMBERS, "no log-probabilities", "logprobs are missing"),
     "other tokens": (CONTRADICTORY, "contradictory", "whose tokens spell a different text"),
-    "no finish reason": (chat(None, id="other"), "unreadable", "finish_reason=None must be text"),
+    "no finish reason": (chat(None), "unreadable", "finish_reason=None must be text"),
     "no text": (ended("stop", content=None), "no answer", "the answer has no text"),
 }
 
 
-@pytest.mark.filterwarnings("ignore:1 answers .* left out")
+@pytest.mark.filterwarnings("ignore:1 answers .* left out", "ignore:.*had thoughts")
 @pytest.mark.parametrize("name", UNUSED)
 def test_a_response_that_is_not_used_is_counted_by_its_reason(name, write):
     response, reason, sentence = UNUSED[name]
-    bodies = enumerate([chat(), response])
+    bodies = enumerate([chat("stop"), response])
     lines = [{"custom_id": f"q{n}", "response": {"body": body}} for n, body in bodies]
     path = write(*lines, name="responses.jsonl")
     given = (path, "--questions", questions_file(write, 3, 3))
@@ -145,27 +149,6 @@ def test_answers_to_few_of_the_questions_are_scored_and_the_others_have_no_mark(
     assert content["not_used"] == {"questions": {"no answer": 347}, "answers": {}}
 
 
-def sample(n, text):
-    """A response of question n, one of several samples."""
-    body = ended("stop", content=text)
-    body["choices"][0]["logprobs"]["content"] = [
-        {"token": text, "logprob": -1.0, "bytes": list(text.encode())}
-    ]
-    return {"question_id": f"q{n}", "response": body}
-
-
-def test_samples_of_few_questions_keep_their_log_probabilities(write):
-    rows = [sample(n, text) for n in range(3) for text in ("Paris", "Paris", f"Rome{n}")]
-    for number, row in enumerate(rows):
-        row["response"]["id"] = f"r{number}"
-    path = write(*rows, name="responses.jsonl")
-    content = json_of(path, "--questions", questions_file(write, 9, 2))
-    assert content["exclusions"].startswith("6 of 9 questions are left out")
-    assert content["exclusions"].endswith("no answer (6).")
-    assert content["answers"][0]["nll"] == 1.0
-    assert content["auroc"][0] | {"method": "PRO", "auroc": 0.5} == content["auroc"][0]
-
-
 def test_questions_without_references_are_named(write):
     rows = [paris(0, answer("Paris", 0.5)), paris(1, answer("Paris", 0.5))]
     del rows[1]["references"]
@@ -176,23 +159,15 @@ def test_questions_without_references_are_named(write):
 
 @pytest.mark.filterwarnings("ignore:1 answers .* left out")
 def test_reasons_survive_a_selection_of_questions():
-    run = from_openai(
-        [
-            {"question_id": "a", "response": chat()},
-            {"question_id": "b", "response": chat("length")},
-            {"question_id": "c", "response": chat("tool_calls")},
-            {"no": "response"},
-        ]
-    )
+    bodies = {"a": chat("stop"), "b": chat("length"), "c": chat("tool_calls")}
+    rows = [{"question_id": name, "response": body} for name, body in bodies.items()]
+    run = import_answers([*rows, {"no": "response"}])
     assert run.reasons().tolist() == ["", "cut", "tool call"]
     assert run.unused_answers() == {"cut": 1, "tool call": 1, "unreadable": 1}
     selected = run.select(question_ids=["c", "a"])
     assert selected.reasons().tolist() == ["tool call", ""]
     assert selected.unused_answers() == {"tool call": 1, "unreadable": 1}
-
-
-def test_the_most_frequent_reason_of_a_question_counts():
+    # The most frequent reason of a question counts.
     cut = answer("Pa", 0.5, finished=False)
-    with pytest.warns(UserWarning, match="1 answers that cannot be read"):
-        run = from_records([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
+    run = import_answers([paris(0, cut, cut, answer("x", 0.5, correct="?"))])
     assert run.reasons().tolist() == ["cut"]

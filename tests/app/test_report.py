@@ -76,6 +76,17 @@ def test_the_page_has_three_figures_and_no_address(page):
     assert set(used) <= set(ids)
 
 
+@pytest.mark.parametrize("method", ["SE", "S-PRO"])
+def test_every_method_has_its_figures(tmp_path, method):
+    rows = rows_of(80)
+    if method == "SE":
+        for row in rows:
+            row["answers"] = [{"text": each["text"]} for each in row["answers"]]
+    text = write_page(tmp_path, rows, "--sort", method, "--alpha", "0.05").read_text()
+    # Texts without log-probabilities have no accuracy beside that of NLL.
+    assert text.count("<svg ") == (2 if method == "SE" else 3)
+
+
 def test_hostile_texts_are_escaped(nasty_page):
     text = nasty_page.read_text()
     assert not re.search(r"<script|<img|\x1b|\u202e", text)

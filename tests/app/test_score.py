@@ -1,16 +1,12 @@
 """The command `pro score`: order, marks, formats, comparison of files, and the choice of α."""
 
 import html
-import json
 import re
 
 import numpy as np
 import pandas as pd
 import pytest
 from commands import answer, json_of, record, refused, typed
-
-from pro_lib import runs
-from pro_lib.common import catalog
 
 
 def judged(n, *probabilities, correct=None):
@@ -41,14 +37,16 @@ def test_the_table_has_the_most_uncertain_answers_first_and_files_their_own_orde
     assert ids(json_of(records, "--sort", "PE")["answers"]) == ["q2", "q0", "q1"]
 
 
-def test_an_unknown_method_is_an_error_that_names_the_methods(write):
-    records = write(*ROWS)
-    assert "--sort 'nll' is not among the methods. Choose from PRO, NLL, " in refused(
-        "score", records, "--sort", "nll"
-    )
-    assert "Method 'XX' cannot be computed from these answers. Choose from PRO" in refused(
-        "score", records, "--methods", "XX"
-    )
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--sort", "nll"], "--sort 'nll' is not among the methods. Choose from PRO, NLL, "),
+        (["--methods", "XX"], "Method 'XX' cannot be computed from these answers. Choose from PRO"),
+        (["--output", "scores.xlsx"], "has no known format"),
+    ],
+)
+def test_an_unknown_method_or_format_is_an_error(words, message, write):
+    assert message in refused("score", write(*ROWS), *words)
 
 
 def test_methods_selects_the_columns_and_aurocs(write):
@@ -58,34 +56,31 @@ def test_methods_selects_the_columns_and_aurocs(write):
     assert "pro" not in content["answers"][0]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+READERS = {
+    "csv": pd.read_csv,
+    "jsonl": lambda path: pd.read_json(path, lines=True),
+    "parquet": pd.read_parquet,
+}
+
+
+@pytest.mark.parametrize("suffix", READERS)
 def test_output_has_the_format_of_its_suffix_and_is_replaced_again(suffix, write, tmp_path):
-    readers = {
-        "csv": pd.read_csv,
-        "jsonl": lambda path: pd.read_json(path, lines=True),
-        "parquet": pd.read_parquet,
-    }
     path = tmp_path / f"scores.{suffix}"
-    records = write(*ROWS)
+    words = ["score", write(*ROWS), "--output", path]
     for _ in range(2):
-        typed("score", records, "--output", path)
-    table = readers[suffix](path)
+        typed(*words)
+    table = READERS[suffix](path)
     assert list(table["question_id"]) == ["q0", "q1", "q2"]
     np.testing.assert_allclose(table["nll"], np.log([2, 8, 4]), rtol=1e-9)
     assert not table["mistrust"].any()  # nothing is judged
     for _ in range(2):
-        typed("score", records, "--output", path, "--answers", "--alpha", "0.04")
-    answers = readers[suffix](path)
+        typed(*words, "--answers", "--alpha", "0.04")
+    answers = READERS[suffix](path)
     assert list(answers["text"]) == ["0a", "1a", "2a", "2b"]
     np.testing.assert_allclose(answers["probability"], [0.5, 0.125, 0.25, 0.05], rtol=1e-9)
     assert list(answers["rank"]) == [1, 1, 1, 2]
     assert list(answers["kept"]) == [True] * 4
-
-
-def test_an_unknown_format_is_an_error(write, tmp_path):
-    output = tmp_path / "scores.xlsx"
-    assert "has no known format" in refused("score", write(*ROWS), "--output", output)
-    assert "need --output" in typed("score", write(*ROWS), "--answers", code=2)[1]
+    assert "need --output" in typed(*words[:2], "--answers", code=2)[1]
 
 
 def test_json_has_null_for_what_is_unknown(write):
@@ -116,14 +111,12 @@ def test_target_marks_the_answers_above_the_threshold_of_the_guarantee(write):
     assert all(is_marked[n_trusted:])
     # The largest threshold that an exact test at 5 % / 5 starts can reject is a little above 100.
     assert 95 <= n_trusted <= 110
-
-
-def test_target_says_if_nothing_can_be_guaranteed(write):
-    out, _ = typed("score", write(*graded(10, 5)), "--target", 0.9)
-    assert "Nothing can be guaranteed: 10 judged questions do not show" in out
-    out, _ = typed("score", write(*ROWS), "--target", 0.9)
-    assert "No accuracy can be guaranteed without judged answers." in out
-    assert typed("score", write(*ROWS), "--target", 1.5, code=2)
+    for rows, words in (
+        (graded(10, 5), "Nothing can be guaranteed: 10 judged questions do not show"),
+        (ROWS, "No accuracy can be guaranteed without judged answers."),
+    ):
+        assert words in typed("score", write(*rows), "--target", 0.9)[0]
+    assert typed("score", records, "--target", 1.5, code=2)
 
 
 def test_auto_chooses_alpha_on_one_half_and_reports_the_other(write):
@@ -150,42 +143,39 @@ def test_auto_chooses_alpha_on_one_half_and_reports_the_other(write):
     assert few["n_reported"] == 599
 
 
-def test_a_fixed_alpha_comes_with_one_that_keeps_two_answers_of_most_questions(write):
-    rows = [judged(n, 0.5, 0.3 if n < 6 else 0.1, correct=n % 2 > 0) for n in range(11)]
-    for words in ([], ["--alpha", 0.35]):
-        out, _ = typed("score", write(*rows), *words)
-        assert "With --alpha 0.3, PRO keeps two or more answers of 6 of 11 questions." in out
-    assert "With --alpha" not in typed("score", write(*rows), "--alpha", 0.3)[0]
-    assert "With --alpha 0.1, PRO" in typed("score", write(*rows[1:]))[0]
-    assert "so it equals NLL" in typed("score", write(*rows), "--alpha", 0.6)[0]
+@pytest.mark.parametrize(
+    ("first", "alpha", "words"),
+    [
+        (0, [], "With --alpha 0.3, PRO keeps two or more answers of 6 of 11 questions."),
+        (0, ["--alpha", 0.35], "With --alpha 0.3, PRO keeps two or more answers of 6 of 11"),
+        (1, [], "With --alpha 0.1, PRO"),
+        (0, ["--alpha", 0.6], "so it equals NLL"),
+        (0, ["--alpha", 0.3], None),
+    ],
+)
+def test_a_fixed_alpha_comes_with_one_that_keeps_two_answers_of_most(first, alpha, words, write):
+    rows = [judged(n, 0.5, 0.3 if n < 6 else 0.1, correct=n % 2 > 0) for n in range(first, 11)]
+    out, _ = typed("score", write(*rows), *alpha)
+    assert "With --alpha" not in out if words is None else words in out
 
 
-EXAMPLE_METHODS = ("PRO", "S-PRO,SE", "NLL,PE")
-
-
-@pytest.fixture(scope="module")
-def example():
-    return json_of("--example")
-
-
-@pytest.mark.parametrize("methods", EXAMPLE_METHODS)
-def test_the_auroc_of_a_method_of_the_example_does_not_depend_on_the_others(methods, example):
+def test_the_auroc_of_a_method_of_the_example_does_not_depend_on_the_others():
+    example = json_of("--example")
     assert (example["n_judged"], example["n_reported"]) == (788, 523)
-    content = json_of("--example", "--methods", methods)
-    assert content["alpha"] == example["alpha"]
-    aurocs = {row["method"]: row["auroc"] for row in content["auroc"]}
-    assert set(aurocs) == set(methods.split(","))
     all_aurocs = {row["method"]: row["auroc"] for row in example["auroc"]}
-    assert aurocs == pytest.approx({name: all_aurocs[name] for name in aurocs}, abs=1e-12)
+    for names in (["PRO"], ["S-PRO", "SE"], ["NLL", "PE"]):
+        content = json_of("--example", "--methods", ",".join(names))
+        assert content["alpha"] == example["alpha"]
+        aurocs = {row["method"]: row["auroc"] for row in content["auroc"]}
+        assert aurocs == pytest.approx({name: all_aurocs[name] for name in names}, abs=1e-12)
 
 
 def test_two_files_are_compared_on_the_questions_they_share(write):
-    first = write(*[judged(n, 0.9 - n / 50, correct=n % 3 > 0) for n in range(30)], name="a.jsonl")
-    second = write(
-        *[judged(n, 0.9 - n / 50, correct=n % 2 > 0) for n in range(10, 40)], name="b.jsonl"
+    first, second = (
+        write(*[judged(n, 0.9 - n / 50, correct=n % k > 0) for n in numbers], name=f"{k}.jsonl")
+        for k, numbers in ((3, range(30)), (2, range(10, 40)))
     )
-    out, _ = typed("score", first, second)
-    lines = out.splitlines()
+    lines = typed("score", first, second)[0].splitlines()
     counts = "20 judged questions are in both. Right means: ROUGE-L > 0.3."
     assert lines[:3] == [f"A: {first}", f"B: {second}", counts]
     # Of 10 to 29: 14 are not divisible by 3, 10 are odd; 7 are right in A alone and 3 in B alone.
@@ -195,28 +185,13 @@ def test_two_files_are_compared_on_the_questions_they_share(write):
         "Accuracy: A 70.0%, B 50.0%. B minus A −20.0 points [−48.1, +11.7], p = 0.34 (McNemar's "
         "exact test). 7 questions are right only in A and 3 only in B."
     )
-    content = json.loads(typed("score", first, second, "--json")[0])
+    content = json_of(first, second)
     assert (content["only_first"], content["only_second"]) == (7, 3)
     assert {row["method"] for row in content["auroc"]} == {"PRO", "NLL"}
     assert "needs one file" in typed("score", first, second, "--sort", "NLL", code=2)[1]
     assert "or two" in typed("score", first, second, first, code=2)[1]
-
-
-def test_files_without_a_shared_question_cannot_be_compared(write):
-    first = write(judged(0, 0.5, correct=True), judged(1, 0.5, correct=False), name="a.jsonl")
-    second = write(judged(2, 0.5, correct=True), judged(3, 0.5, correct=False), name="b.jsonl")
-    assert "share no judged question" in refused("score", first, second)
-
-
-def test_a_run_is_scored_by_its_folder_or_its_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalog, "HOME", tmp_path)
-    typed("generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", 3)
-    folder = tmp_path / "data" / "generations" / "world-facts" / "facts-1m" / "greedy"
-    n = len(runs.read_run(folder).questions)
-    for name in ("world-facts/facts-1m/greedy", folder):
-        assert f"\n{n} questions, " in typed("score", name)[0]
-    _, err = typed("score", "world-facts/facts-1m/none", code=2)
-    assert "There is no file, run folder or run named 'world-facts/facts-1m/none'." in err
+    other = write(judged(50, 0.5, correct=True), judged(51, 0.5, correct=False))
+    assert "share no judged question" in refused("score", first, other)
 
 
 def test_a_file_on_standard_input_is_scored_and_the_number_of_rows_is_chosen(write):
@@ -228,10 +203,9 @@ def test_a_file_on_standard_input_is_scored_and_the_number_of_rows_is_chosen(wri
 
 def test_the_rule_of_right_answers_is_named_everywhere(write, tmp_path):
     rows = graded(60, 40)
-    verdicts = tmp_path / "by_hand.csv"
-    cells = [f"q{n},{row['answers'][0]['text']},{n % 2}" for n, row in enumerate(rows)]
-    verdicts.write_text("\n".join(["question_id,text,correct", *cells]))
     records = write(*rows)
+    cells = [f"q{n},{row['answers'][0]['text']},{n % 2}" for n, row in enumerate(rows)]
+    verdicts = write("question_id,text,correct", *cells, name="by_hand.csv")
     for options, rule in (
         ((), "ROUGE-L > 0.3"),
         (("--correctness", "exact_match"), "exact match"),
@@ -257,11 +231,10 @@ def invoice(n):
 
 
 @pytest.fixture
-def invoices(write, tmp_path):
+def invoices(write):
     """The options that score the fields of 20 responses with a table of right values."""
-    right = "".join(f"inv-{n},Bell,7.0\n" for n in range(20))
-    path = tmp_path / "right.csv"
-    path.write_text(f"id,name,total\n{right}")
+    right = [f"inv-{n},Bell,7.0" for n in range(20)]
+    path = write("id,name,total", *right, name="right.csv")
     return [write(*map(invoice, range(20))), "--questions", path, "--fields"]
 
 
@@ -293,7 +266,7 @@ def test_fields_are_scored_and_summarized_one_by_one(invoices, tmp_path):
     assert re.search(r"inv-12/total total +8 +no +3.0000", output)
 
 
-def test_each_field_can_have_a_rule_of_its_own(invoices):
+def test_each_field_can_have_a_rule_of_its_own(invoices, tmp_path):
     content = json_of(*invoices, "--correctness", "name=alias_match")
     assert content["rule"] == "equal values, alias match for name"
     assert content["fields"][0]["accuracy"] == 17 / 20
@@ -301,10 +274,10 @@ def test_each_field_can_have_a_rule_of_its_own(invoices):
     assert content["rule"] == "ROUGE-L > 0.3, exact match for total"
     # An exact match drops the point of 7.0.
     assert [row["accuracy"] for row in content["fields"]] == [17 / 20, 0]
+    misspelt = refused("score", *invoices, "--correctness", "nmae=rouge_l")
+    assert "no field has this name, only name, total" in misspelt
     unknown = "is unknown. Choose rouge_l, exact_match"
     assert unknown in refused("score", *invoices, "--correctness", "name=rouge")
     assert unknown in refused("score", *invoices[:-1], "--correctness", "name=rouge_l")
-
-
-def test_a_run_folder_has_no_tokens_of_fields(tmp_path):
-    assert "--fields needs a file of responses" in refused("score", tmp_path, "--fields")
+    of_folder = refused("score", tmp_path, "--fields")  # which has no tokens of fields
+    assert "--fields needs a file of responses" in of_folder

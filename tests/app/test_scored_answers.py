@@ -22,7 +22,7 @@ def run_of(*questions, start=0):
         answers += [answer(f"y{m}", p) for m, p in enumerate(others)]
         fields = {} if is_right is None else {"references": ["x" if is_right else "z"]}
         rows.append(record(n, *answers, **fields))
-    return importing.from_records(rows)
+    return importing.import_answers(rows)
 
 
 # The AUROC of NLL is 5/6: one of six pairs is in the wrong order.
@@ -34,7 +34,7 @@ def test_every_method_has_a_score_of_questions_without_references_too():
     scored = score_answers(run, alpha=0.15)
     assert list(scored.rows["correct"]) == [True, None, False]
     assert scored.rows.filter(list(scored.methods)).notna().all(axis=None)
-    expected = evaluation.evaluate(run).judged.baselines["PE"]
+    expected = evaluation.evaluate(run).baselines["PE"]
     np.testing.assert_allclose(scored.reported_scores["PE"], expected, rtol=1e-12)
     np.testing.assert_allclose(scored.scores_of("PE")[[0, 2]], expected, rtol=1e-12)
     # PRO_2 = -p log p - (1 - p) log q for the questions 1 and 2.
@@ -42,7 +42,8 @@ def test_every_method_has_a_score_of_questions_without_references_too():
     np.testing.assert_allclose(scored.scores_of("PRO")[1:], pro, rtol=1e-12)
 
 
-def test_one_answer_to_each_question_leaves_out_methods_that_need_several():
+def test_one_answer_to_each_question_leaves_out_methods_that_need_several(monkeypatch):
+    monkeypatch.setattr(scoring, "lexical", None)  # no texts are compared
     assert score_answers(JUDGED).methods == ("PRO", "NLL")
     assert "it has no effect" in score_answers(JUDGED).alpha.reason
 
@@ -70,15 +71,7 @@ def test_named_methods_leave_out_those_of_texts_alone():
     assert "SE" in score_answers(run).rows
     named = score_answers(run, methods=["PRO", "PE"])
     assert named.texts is None
-    assert list(named.rows.loc[:, "correct":]) == ["correct", "pro", "PE", "n_kept", "mass"]
-
-
-def test_no_answer_is_marked_if_auroc_cannot_be_estimated():
-    scored = score_answers(JUDGED)
-    unknown = dict.fromkeys(("auroc", "auroc_low", "auroc_high"), np.nan)
-    vars(scored)["comparison"] = scored.comparison.assign(**unknown)
-    sentence = "No answer is marked, because AUROC of NLL is unknown."
-    assert find_mistrust(scored, "NLL").sentence == sentence
+    assert list(named.rows.loc[:, "correct":]) == ["correct", "PRO", "PE", "n_kept", "mass"]
 
 
 def test_the_most_certain_are_counted_and_have_wilsons_interval():
@@ -104,7 +97,9 @@ def test_a_quarter_is_mistrusted_if_the_score_separates():
     mistrust = find_mistrust(scored, "NLL")
     assert np.flatnonzero(mistrust.is_mistrusted).tolist() == list(range(30, 40))
     assert mistrust.sentence.startswith("Mistrust the most uncertain quarter: NLL above")
-    assert scored.verdict("NLL").startswith("NLL separates wrong from right answers on these")
+    assert scored.separation_sentence("NLL").startswith(
+        "NLL separates wrong from right answers on these"
+    )
 
 
 def test_nothing_is_marked_if_it_is_not_shown_that_the_score_separates():
@@ -115,13 +110,19 @@ def test_nothing_is_marked_if_it_is_not_shown_that_the_score_separates():
     assert find_mistrust(scored, "NLL").sentence.startswith(
         "No answer is marked, because it is not"
     )
-    assert scored.verdict("NLL").startswith("It cannot be told yet whether NLL separates")
+    assert scored.separation_sentence("NLL").startswith(
+        "It cannot be told yet whether NLL separates"
+    )
     many_by_chance = [(p, bool(rng.random() < 0.5)) for p in rng.uniform(0.1, 0.9, 2000)]
     scored = score_answers(run_of(*many_by_chance))
-    assert scored.verdict("NLL").startswith("NLL does not separate wrong from right answers")
+    assert scored.separation_sentence("NLL").startswith(
+        "NLL does not separate wrong from right answers"
+    )
     unjudged = score_answers(run_of(*((0.9 - n / 10, None) for n in range(8))))
+    sentence = "No answer is marked, because AUROC of NLL is unknown."
+    assert find_mistrust(unjudged, "NLL").sentence == sentence
     assert not find_mistrust(unjudged, "NLL").is_mistrusted.any()
-    assert unjudged.verdict("NLL") == ""
+    assert unjudged.separation_sentence("NLL") == ""
 
 
 def test_a_question_without_an_answer_has_no_score_and_no_mark():
@@ -138,8 +139,8 @@ def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
     reported = np.arange(180) % 2 == 1
     part = replace(scored, alpha=evaluation.AlphaChoice(0.001, "", reported))
     expected = metrics.compare_aurocs(
-        scored.evaluation.judged.with_pro({"PRO": 0.001})[["PRO", "NLL"]][reported],
-        scored.evaluation.correct[reported],
+        scored.judged.with_pro({"PRO": 0.001})[["PRO", "NLL"]][reported],
+        scored.judged.correct[reported],
         reference="NLL",
     )
     columns = ["method", "difference", "difference_low"]
@@ -148,6 +149,14 @@ def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
     assert "90 judged questions do not show" in find_mistrust(part, "PRO", target=0.99).sentence
     assert compare_answers(part, scored).n_questions == 90
     assert len(part.splits().pool.answers) == 90
+
+
+def test_without_clusters_the_questions_of_one_relation_are_in_both_halves():
+    run = run_of(*((0.99 - n / 200, n % 3 > 0) for n in range(180)))
+    run = replace(run, questions=run.questions.assign(relation="capital"))
+    assert score_answers(run).splits() is None
+    splits = score_answers(run, rules=metrics.AnswerRules(cluster=None)).splits()
+    assert min(len(splits.pool.answers), len(splits.reported.answers)) > 60
 
 
 def many(n_questions, seed, *, start=0):
@@ -163,7 +172,7 @@ def test_the_difference_of_aurocs_of_different_answers_has_the_influences_of_bot
     aurocs = []
     moves = []
     for scored in (first, second):
-        correct = scored.evaluation.correct
+        correct = scored.judged.correct
         aurocs.append(metrics.auroc(scored.scores_of("NLL"), correct))
         shares = metrics.placements(scored.scores_of("NLL"), correct)
         moves.append(metrics.influence(shares, correct))
@@ -173,29 +182,26 @@ def test_the_difference_of_aurocs_of_different_answers_has_the_influences_of_bot
     assert 1.96 * error < row["high"] - row["difference"] < 2.1 * error
 
 
-def test_equal_answers_have_no_difference():
+def test_equal_answers_have_no_difference_and_others_may_not_be_compared():
     comparison = compare_answers(many(60, 1), many(60, 1))
     assert (comparison.p_value, comparison.accuracy_difference.value) == (1.0, 0.0)
     assert (comparison.auroc[["difference", "low", "high"]] == 0).all(axis=None)
+    with pytest.raises(RunError, match="no answer that can be judged"):
+        compare_answers(many(10, 1), score_answers(run_of((0.5, None))))
 
 
 def test_questions_with_other_ids_are_matched_by_their_texts():
     first, second = many(60, 1), many(60, 2)
     ids = [f"other{n}" for n in range(60)]
-    answers = second.evaluation.answers.assign(question_id=ids)
+    answers = second.judged.answers.assign(question_id=ids)
     run = replace(
         second.run,
         questions=second.run.questions.assign(question_id=ids),
         answers=second.run.answers.assign(question_id=ids),
     )
-    renamed = replace(second, run=run, evaluation=replace(second.evaluation, answers=answers))
+    renamed = replace(second, run=run, judged=replace(second.judged, answers=answers))
     expected = compare_answers(first, second)
     assert compare_answers(first, renamed).auroc.equals(expected.auroc)
-
-
-def test_runs_without_judged_answers_cannot_be_compared():
-    with pytest.raises(RunError, match="no answer that can be judged"):
-        compare_answers(many(10, 1), score_answers(run_of((0.5, None))))
 
 
 def test_texts_are_compared_in_blocks(monkeypatch):
@@ -203,9 +209,3 @@ def test_texts_are_compared_in_blocks(monkeypatch):
     expected = scoring.lexical(texts)
     monkeypatch.setattr(scored_answers, "_BLOCK", 3)
     np.testing.assert_array_equal(scored_answers._lexical_in_blocks(texts), expected)
-
-
-def test_methods_that_compare_nothing_do_not_compare_texts(monkeypatch):
-    monkeypatch.setattr(scoring, "lexical", None)
-    scored = score_answers(run_of((0.6, True), (0.4, False)), methods=["PRO", "NLL"])
-    assert scored.methods == ("PRO", "NLL")

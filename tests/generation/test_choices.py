@@ -1,7 +1,5 @@
 """Probabilities of given continuations: against plain forward passes, batched or not."""
 
-import itertools
-
 import numpy as np
 import pytest
 from test_strategies import plain_log_probs
@@ -15,16 +13,18 @@ PROMPTS = [
     "Question: Who wrote Emma?\nAnswer:",
     "Question: What is the capital of France?\nAnswer:",
     "Question: Who?\nAnswer:",
+    "Question: What is the capi",  # of which a tokenizer may join the end with a choice
 ]
-CHOICES = [" Jane Austen", " Jane", " Paris", " A"]
+CHOICES = [" Jane Austen", " Jane", " Paris", "tal of France?"]
 
 
-def plain_log_prob(model, prompt, choice):
-    """The log-probability of a choice by one plain pass, from where it differs from the prompt."""
-    ids = tuple(model.encode(prompt + choice))
-    pairs = zip(ids, model.encode(prompt), strict=False)
-    start = [*(first == second for first, second in pairs), False].index(False)
-    return sum(plain_log_probs(model, ids[:start], ids[start:])[0])
+def plain_totals(model, prompt):
+    """The log-probabilities of the choices by plain passes, from the first different token."""
+    prompt_ids, *texts = (model.encode(prompt + choice) for choice in ("", *CHOICES))
+    is_equal = [len(set(ids)) == 1 for ids in zip(prompt_ids, *texts, strict=False)]
+    start = [*is_equal, False].index(False)
+    pairs = [(tuple(ids[:start]), tuple(ids[start:])) for ids in texts]
+    return [sum(plain_log_probs(model, *pair)[0]) for pair in pairs]
 
 
 @pytest.mark.filterwarnings("ignore:.*plain tree")
@@ -34,9 +34,8 @@ def test_values_are_those_of_plain_forward_passes(tiny_model, monkeypatch, famil
     monkeypatch.setattr(models, "_BATCH_SIZE", batch_size)
     model = tiny_model(family)
     values = model.choice_log_probs(PROMPTS, CHOICES)
-    pairs = itertools.product(PROMPTS, CHOICES)
-    expected = [plain_log_prob(model, prompt, choice) for prompt, choice in pairs]
-    np.testing.assert_allclose(values.ravel(), expected, atol=1e-4)
+    expected = [plain_totals(model, prompt) for prompt in PROMPTS]
+    np.testing.assert_allclose(values, expected, atol=1e-4)
 
 
 def test_the_text_that_all_prompts_share_runs_once(tiny_model):
@@ -53,17 +52,6 @@ def test_one_pass_is_enough_for_choices_of_one_token(tiny_model):
     counts = ForwardCounts()
     tiny_model("llama").choice_log_probs(PROMPTS, ["A", "B"], counts=counts)
     assert (counts.model_calls, counts.token_forwards) == (2, 0)
-
-
-def test_a_choice_that_the_tokenizer_joins_with_the_prompt_is_scored_from_where_it_differs(
-    tiny_model,
-):
-    model = tiny_model("llama")
-    prompt, choice = "Question: What is the capi", "tal of France?"
-    prompt_ids = model.encode(prompt)
-    assert model.encode(prompt + choice)[: len(prompt_ids)] != prompt_ids
-    [[value]] = model.choice_log_probs([prompt], [choice])
-    assert value == pytest.approx(plain_log_prob(model, prompt, choice), abs=1e-4)
 
 
 def test_no_prompts_give_no_rows(tiny_model):

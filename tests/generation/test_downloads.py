@@ -89,6 +89,7 @@ def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, strategy)
 
 
 @here
+@pytest.mark.slow
 def test_greedy_answers_are_those_of_generate(smollm, some):
     check_greedy(smollm, some, max_new_tokens=32)
 
@@ -127,6 +128,7 @@ def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[t
 
 
 @here
+@pytest.mark.slow
 def test_certificates_are_those_of_an_independent_best_first_search(smollm, some):
     run = generation.generate(smollm, some, strategy="threshold", search_alpha=0.05, progress=False)
     check_plain_passes(smollm, some, run.answers, atol=1e-4)

@@ -13,7 +13,6 @@ from pro_lib import importing, runs
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.generation import models
-from pro_lib.generation.batching import Job
 from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
@@ -68,7 +67,7 @@ def edited_rows(draw):
 
 
 # Examples of a property test, each of which generates and scores a run.
-N_EXAMPLES = {"quick": 8, "all": 25, "trials": 300}
+N_EXAMPLES = {"quick": 5, "all": 25, "trials": 300}
 
 
 @pytest.fixture(scope="module")
@@ -137,28 +136,6 @@ def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
     check()
 
 
-def test_only_the_edited_question_is_asked_again(tmp_path, model, monkeypatch):
-    path = tmp_path / "mine.jsonl"
-    before = through_generate(written(path, [(f"q{n}", n) for n in FIRST]), tmp_path, "multinomial")
-    question_set = []
-    make_part = Job.part
-
-    def noted(job, rows, bar):
-        question_set.extend(rows["question"])
-        return make_part(job, rows, bar)
-
-    monkeypatch.setattr(Job, "part", noted)
-    rows = [("q7", 9), ("q5", 5), ("q6", 6), ("q2", 2)]
-    after = through_generate(written(path, rows), tmp_path, "multinomial")
-    assert question_set == [POOL[9]["question"]]
-    unchanged = ["q5", "q6", "q2"]
-    kept, again = (run.select(question_ids=unchanged) for run in (before, after))
-    pd.testing.assert_frame_equal(
-        again.answers.sort_values(["question_id", "rank"], ignore_index=True),
-        kept.answers.sort_values(["question_id", "rank"], ignore_index=True),
-    )
-
-
 TEMPLATES = {
     "question": "{}",
     "prompt": "Question: Who wrote Emma?\nAnswer: Jane Austen\n\nQuestion: {}\nAnswer:",
@@ -189,55 +166,10 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
         path = written(folder / "mine.jsonl", rows)
         try:
             questions = question_sets.load_questions(path=path, n_shots=0)
-            run = importing.from_records(records, questions=questions)
+            run = importing.import_answers(records, questions=questions)
         except RunError:
             return
         texts = run.questions.set_index("question_id")["question"]
         assert (run.answers["text"] == run.answers["question_id"].map(texts)).all()
 
     check()
-    rows = [(f"q{number}", place) for number, place in enumerate(reversed(FIRST))]
-    if not has_ids:  # that texts decide is not refused
-        path = written(folder / "mine.jsonl", rows)
-        questions = question_sets.load_questions(path=path, n_shots=0)
-        run = importing.from_records(records, questions=questions)
-        assert len(run.answers) == len(FIRST)
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ("What is 2+2?", "What is 2-2?"),
-        ("What is the capital of France in 1900?", "What is the capital of France?"),
-        ("Who wrote the novel Emma?", "Who wrote Emma?"),
-    ],
-)
-@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
-def test_a_small_edit_of_one_question_is_seen(write, before, after, template):
-    texts = [before, "Who wrote Hamlet?", "Which metal is Fe?"]
-    answers = [{"text": "yes", "log_prob": -1.0}]
-    records = [
-        {"question_id": f"q{n}", "question": template.format(text), "answers": answers}
-        for n, text in enumerate(texts)
-    ]
-    table = pd.DataFrame({"question_id": ["q0", "q1", "q2"], "question": [after, *texts[1:]]})
-    words = r"are left out: .*question_id 'q0' has the text .*, but .* in questions="
-    with pytest.warns(UserWarning, match=words):
-        run = importing.from_records(records, questions=table)
-    assert run.answers["question_id"].tolist() == ["q1", "q2"]
-    table.loc[0, "question"] = f" {before.upper()}\n"  # white space and capitals are not an edit
-    assert len(importing.from_records(records, questions=table).questions) == 3
-
-
-def test_answers_paired_by_row_number_alone_are_said_to_be(write):
-    rows = [
-        {"question_id": f"mine-{n}", "answers": [{"text": "yes", "log_prob": -1.0}]}
-        for n in range(2)
-    ]
-    path = write(
-        *({"question": f"{n}?", "references": ["yes"]} for n in range(2)), name="mine.jsonl"
-    )
-    with pytest.warns(UserWarning, match="the ids of the given questions are row numbers"):
-        importing.from_records(rows, questions=question_sets.load_questions(path=path, n_shots=0))
-    with_ids = question_sets.load_questions(path=path, n_shots=0).table
-    assert len(importing.from_records(rows, questions=with_ids).answers) == 2

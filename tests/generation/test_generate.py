@@ -4,7 +4,6 @@ import copy
 import math
 from dataclasses import replace
 from importlib import import_module
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -66,15 +65,6 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
     assert {"torch", "transformers"} <= set(stored.info.provenance["versions"])
 
 
-def test_a_prompt_is_encoded_once(model):
-    prompts = asked(5).prompts()
-    encode = type(model).encode
-    with mock.patch.object(type(model), "encode", autospec=True, side_effect=encode) as encoded:
-        generate(model, asked(5), **OPTIONS)
-    texts = [text for (_, text), _ in encoded.call_args_list]
-    assert [texts.count(prompt) for prompt in prompts] == [1] * 5
-
-
 def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_path, monkeypatch):
     few = generate(model, asked(3), out=tmp_path, **OPTIONS)
     more = generate(model, asked(6), out=tmp_path, **OPTIONS)
@@ -123,7 +113,6 @@ def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp
 @pytest.mark.parametrize(
     ("option", "words"),
     [
-        ({"strategy": "beam"}, "strategy='beam' "),
         ({"batch_size": 0}, "batch_size=0 "),
         ({"engine": "slurm"}, "engine='slurm' "),
         ({"engine": "ray", "out": None}, "engine='ray' needs out=, a folder"),
@@ -232,15 +221,6 @@ def test_a_model_is_asked_by_its_name_and_questions_are_texts_or_rows(model, mon
         assert run.name == f"asked/{model.name}/{run.info.strategy}"
         assert run.answers["text"].tolist() == expected.answers["text"].tolist()
     assert run.questions["references"].tolist() == [["x", "y"]] * 2
-
-
-def test_without_a_terminal_progress_is_logged_and_nothing_printed(model, tmp_path, caplog, capfd):
-    with caplog.at_level("INFO", "pro_lib"):
-        generate(model, asked(2), out=tmp_path, **OPTIONS | {"progress": True})
-    folder = folder_in(tmp_path, "diverse_beam")
-    assert capfd.readouterr() == ("", "")
-    lines = [f"{folder}: 2 of 2 questions are to be answered", f"{folder}: part-00000 is written"]
-    assert [text for name, _, text in caplog.record_tuples if name == module.__name__] == lines
 
 
 @pytest.mark.parametrize("strategy", ["diverse_beam", "multinomial"])

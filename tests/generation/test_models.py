@@ -9,9 +9,9 @@ from unittest import mock
 
 import pytest
 import torch
-from conftest import FAMILIES, PAPER, tiny_tokenizer
 from safetensors.torch import load_file, save_file
 from test_strategies import check_plain_passes
+from tiny_models import FAMILIES, PAPER, tiny_tokenizer
 from transformers import AutoConfig, AutoTokenizer
 
 from pro_lib.common import catalog

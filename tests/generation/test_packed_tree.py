@@ -2,11 +2,11 @@ from unittest import mock
 
 import pytest
 import torch
-from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 from pretended import Pretence
 from test_threshold import TableTree, worlds
+from tiny_models import FAMILIES
 from transformers import LlamaConfig
 
 from pro_lib.generation.decoding import compatibility, next_tokens

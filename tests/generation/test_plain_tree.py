@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import widen
 from test_generate import assert_runs_agree
 from test_packed_tree import check_grown, check_rows
 from test_strategies import check_plain_passes
+from tiny_models import widen
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from pro_lib.generation.decoding import packed_tree as engine

@@ -1,12 +1,15 @@
 """Workers on a local Ray cluster, some of them killed, write the run of the local engine."""
 
 import gc
+import itertools
 import os
 import signal
+import sys
 import warnings
 from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
+from unittest import mock
 
 import pandas as pd
 import psutil
@@ -111,11 +114,29 @@ def actors():
     ]
 
 
-def test_two_workers_leave_the_tables_of_the_local_engine(cluster, model, tmp_path):
+def ray_in_this_process():
+    """Return a substitute for Ray whose first worker makes all parts."""
+    ray = mock.MagicMock()
+    ray.cluster_resources.return_value = {}
+    ray.exceptions = SimpleNamespace(RayActorError=OSError, RayTaskError=OSError)
+    ray.remote.return_value = lambda worker: SimpleNamespace(remote=worker)
+    ray.util.ActorPool = lambda workers: SimpleNamespace(
+        map_unordered=lambda _, parts: itertools.starmap(workers[0].make, parts)
+    )
+    return ray
+
+
+@pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_workers_leave_the_tables_of_the_local_engine(
+    model, tmp_path, is_real, request, monkeypatch
+):
+    if is_real:
+        request.getfixturevalue("cluster")
+    else:
+        monkeypatch.setitem(sys.modules, "ray", ray_in_this_process())
     questions = question_sets.load_questions("world-facts", limit=23)
-    options = {name: value for name, value in OPTIONS.items() if name != "n_answers"} | {
-        "strategy": "threshold"
-    }
+    options = OPTIONS | {"strategy": "threshold"}
+    del options["n_answers"]
     generate(model, questions, out=tmp_path / "local", **options)
     run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
     assert_same_run(tmp_path / "ray", tmp_path / "local")

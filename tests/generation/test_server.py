@@ -151,7 +151,32 @@ def renamed(first, **fields):
     return lie
 
 
-LIES = {
+# What a list has in place of its second token and its value.
+HIDING = {
+    "omitted": lambda token, value: [],
+    "at -inf": lambda token, value: [(token, -math.inf)],
+    "at the lowest float": lambda token, value: [(token, -3.4e38)],
+    "an id that is no token": lambda token, value: [("token_id:99999999", value)],
+    "a negative id": lambda token, value: [("token_id:-1", value)],
+}
+
+
+def hidden(change):
+    """A list with something else in place of its second token, which is likely."""
+
+    def lie(reply, n, prompt):
+        pairs = [*tops(reply).items()]
+        if n >= 4 and len(pairs) > 1:
+            pairs[1:2] = change(*pairs[1])
+        return relisted(reply, dict(pairs))
+
+    return lie
+
+
+# As llama.cpp names the probabilities after sampling
+AFTER = [{"top_probs": [{"id": 7, "prob": 1.0}], "prob": 1.0, "id": 7}]
+LIES = {kind: hidden(change) for kind, change in HIDING.items()}
+LIES |= {
     "swapped": swapped(0.2),
     "not a number": changed(math.nan),
     "above 0": changed(0.7),
@@ -161,6 +186,7 @@ LIES = {
     "empty": lambda reply, n, prompt: tops(reply).clear() or reply,
     "other tokens": renamed(7),
     "tokens that the tokenizer does not have": renamed(10**6, text=""),
+    "after sampling": lambda reply, n, prompt: {"choices": [{"logprobs": {"content": AFTER}}]},
     "cut prompt": cut,
     "half": told(200, b'{"half'),
     "no JSON": told(200, b"<html>"),
@@ -187,14 +213,6 @@ def test_a_server_that_lies_gets_no_false_certificate_and_no_error_the_key(
                 searched(connected(url, facts_2m, **options), some)
             assert KEY not in str(caught.value)
             assert "\n" not in str(caught.value)
-
-
-def test_an_unreachable_server_is_an_error_when_it_is_connected(facts_2m):
-    with pytest.raises(
-        RunError,
-        match=r"^http://127\.0\.0\.1:9/v1 gives no complete answer in 5 tries \(ConnectError",
-    ):
-        connected("http://127.0.0.1:9/v1", facts_2m)
 
 
 ADDRESSES = ["localhost:8000", "http://me:secret@localhost/v1", "ftp://localhost"]
@@ -263,7 +281,7 @@ def test_a_server_that_stops_within_its_reply_is_given_up(facts_2m, ending, monk
         thread = threading.Thread(target=drip, args=(listener,), daemon=True)
         thread.start()
         with pytest.raises(RunError, match=r"no complete answer in .*Timeout"):
-            connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.3)
+            connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.1)
         ended.set()
         thread.join()
 
@@ -344,14 +362,10 @@ def llama_cpp(**fields):
     return {"pages": {"/props": props(**fields)}}
 
 
-LONG = "x" * 120
 NUMBER, OTHER_NUMBER, WORD = ({"host": host} for host in ("127.0.0.1", "127.0.0.2", "localhost"))
 # Two servers, and the first difference in the parameters of their runs; none if the folders differ.
 PAIRS = {
-    "name, first part": (named("served/facts"), named("other/facts"), ""),
-    "name, a tag and a dash": (named("org/facts:1"), named("org/facts-1"), ""),
-    "name, letters beyond ASCII": (named("\u00e9/facts"), named("\u00e8/facts"), ""),
-    "name, a long one's middle": (named(f"{LONG}/a/facts"), named(f"{LONG}/b/facts"), ""),
+    "name": (named("served/facts"), named("other/facts"), ""),
     "host, two numbers": (NUMBER, OTHER_NUMBER, "host='127.0.0.1', now server.host='127.0.0.2';"),
     "host, a number and a name": (NUMBER, WORD, "host='127.0.0.1', now server.host='localhost';"),
     "quantization": ({}, off_by(0.02), "probe, whose"),
@@ -494,15 +508,6 @@ def test_a_description_that_comes_late_is_waited_for(facts_2m):
     assert list(late) == []
 
 
-def test_a_description_that_never_comes_is_an_error(facts_2m):
-    loading = {"/props": (503, b"Loading model")}
-    with (
-        serving(facts_2m, pages=loading) as url,
-        pytest.raises(RunError, match=f"^{url} answers with HTTP status 503$"),
-    ):
-        connected(url, facts_2m)
-
-
 def test_names_are_safe_as_folders(facts_2m):
     names = [
         "meta-llama/Llama-2-7b",
@@ -512,8 +517,13 @@ def test_names_are_safe_as_folders(facts_2m):
         "/",
         "../../x",
         "a:b|c?",
+        "org/facts:1",
+        "org/facts-1",
         "x" * 500,
+        f"{'x' * 120}/a/facts",
+        f"{'x' * 120}/b/facts",
         "\u00e9" * 300,
+        "\u00e8" * 300,
     ]
     folders = [server._folder_name(name) for name in names]
     assert folders[:2] == ["meta-llama--Llama-2-7b", "smollm2"]
@@ -564,16 +574,6 @@ PROCESSED = {
 }
 
 
-def test_lists_after_sampling_as_llama_cpp_names_them_are_refused(facts_2m):
-    content = [{"top_probs": [{"id": 7, "prob": 1.0}], "prob": 1.0, "id": 7}]
-    reply = {"choices": [{"text": "", "logprobs": {"content": content}}]}
-    with (
-        serving(facts_2m, lambda *_: reply) as url,
-        pytest.raises(RunError, match=r"after sampling \(post_sampling_probs"),
-    ):
-        connected(url, facts_2m)
-
-
 # A list of 20 does not show that the server's own setting has cut it after more than 20 tokens.
 UNSEEN_IN_20 = ("top_k of 40, others at -inf",)
 CASES = [
@@ -613,7 +613,7 @@ def test_noise_is_not_taken_for_a_temperature_and_leaves_all_undecided(facts_2m,
         return drawn.sort(descending=True).values
 
     with serving(facts_2m, sampler=sampler) as url:
-        for _ in range(10):
+        for _ in range(3):
             served = connected(url, facts_2m, top=300)
         run = searched(served, some)
     assert false_certificates(run, truth) == []
@@ -652,38 +652,27 @@ WAITS = {
     "a negative number": (503, "-8", 0.25),
     "a long number": (503, "9" * 400, 0.25),
     "nothing": (429, "", 0.25),
+    "more than the limit": (429, "121", None),
+    "a date beyond the limit": (503, at_date(7200), None),
 }
 
 
 @pytest.mark.parametrize("kind", WAITS)
-def test_a_server_is_asked_again_when_it_says_or_soon(facts_2m, waits, kind, monkeypatch):
+def test_a_server_is_asked_again_when_it_says_or_soon_or_not_at_all(
+    facts_2m, waits, kind, monkeypatch
+):
     monkeypatch.setattr(server_client, "_BACKOFF", lambda state: 0.25 * state.attempt_number)
     status, value, seconds = WAITS[kind]
     headers = {"Retry-After": value, "Date": at_date(0)}
     refusal = (status, KEY.encode(), headers)
-    with serving(facts_2m, lambda reply, n, prompt: reply if n else refusal) as url:
+    is_long = seconds is None
+    ends = pytest.raises(RunError, match="longest_wait=120 s") if is_long else nullcontext()
+    with serving(facts_2m, lambda reply, n, prompt: reply if n else refusal) as url, ends:
         connected(url, facts_2m)
-    assert waits == [seconds]
+    assert waits == ([] if is_long else [seconds])
 
 
-@pytest.mark.parametrize(
-    ("value", "limit", "wait"),
-    [("121", 120.0, "121"), ("3", 2.5, "3"), (at_date(7200), 120.0, "7,200")],
-)
-def test_a_wait_longer_than_the_limit_is_an_error_at_once(facts_2m, waits, value, limit, wait):
-    headers = {"Retry-After": value, "Date": at_date(0)}
-    requests = []
-    with serving(facts_2m, lambda *_: (429, b"", headers), requests=requests) as url:
-        words = f"HTTP status 429 and asks to wait {wait} s, longer than longest_wait={limit:g} s"
-        with pytest.raises(RunError, match=f"^{url} answers with {words}$"):
-            connected(url, facts_2m, longest_wait=limit)
-    assert len([body for body in requests if isinstance(body, dict)]) == 1
-    assert waits == []
-
-
-def test_each_retry_logs_one_sentence_without_words_of_the_server(
-    facts_2m, waits, monkeypatch, caplog
-):
+def test_each_retry_is_logged_without_words_of_the_server(facts_2m, waits, monkeypatch, caplog):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(server_client, "_BACKOFF", lambda state: 0.25)
     refusals = {
@@ -697,56 +686,10 @@ def test_each_retry_logs_one_sentence_without_words_of_the_server(
         serving(facts_2m, lambda reply, n, prompt: refusals.get(n, reply)) as url,
     ):
         connected(url, facts_2m)
-    assert [
-        record.getMessage() for record in caplog.records if record.name.startswith("pro_lib")
-    ] == [
-        f"{url}: HTTP status 503; trying again in 2.0 s (try 2 of 5)",
-        f"{url}: HTTP status 500; trying again in 0.2 s (try 3 of 5)",
-        f"{url}: no complete answer (RemoteProtocolError); trying again in 0.2 s (try 4 of 5)",
-        f"{url}: no complete answer (ValueError); trying again in 0.2 s (try 5 of 5)",
-    ]
+    names = [record.name for record in caplog.records]
+    assert names.count("pro_lib.generation.server_client") == len(refusals)
+    assert url in caplog.text
     assert KEY not in caplog.text
-
-
-def test_a_list_that_is_longer_than_the_server_allows_is_refused_with_what_to_change(facts_2m):
-    def limited(reply, n, prompt):
-        return (400, b"max logprobs 20") if len(tops(reply)) > 20 else reply
-
-    with serving(facts_2m, limited) as url:
-        connected(url, facts_2m, top=20)
-        with pytest.raises(
-            RunError,
-            match=r"HTTP status 400; if lists are limited, lower top=1000 or raise the limit",
-        ):
-            connected(url, facts_2m)
-
-
-# What a list has in place of its second token and its value.
-HIDING = {
-    "omitted": lambda token, value: [],
-    "at -inf": lambda token, value: [(token, -math.inf)],
-    "at the lowest float": lambda token, value: [(token, -3.4e38)],
-    "an id that is no token": lambda token, value: [("token_id:99999999", value)],
-    "a negative id": lambda token, value: [("token_id:-1", value)],
-}
-
-
-@pytest.mark.parametrize("kind", HIDING)
-def test_a_list_that_leaves_out_more_than_its_other_tokens_can_have_is_refused(
-    facts_2m, some, kind
-):
-    def hiding(reply, n, prompt):
-        pairs = [*tops(reply).items()]
-        if n >= 4 and len(pairs) > 1:
-            pairs[1:2] = HIDING[kind](*pairs[1])
-        return relisted(reply, dict(pairs))
-
-    words = (
-        r"leaves out a likely token: .* which the [\d,]+ tokens that are not listed cannot have"
-        r"|lists no log-probabilities by token id"
-    )
-    with serving(facts_2m, hiding) as url, pytest.raises(RunError, match=words):
-        searched(connected(url, facts_2m, top=300), some)
 
 
 @pytest.mark.parametrize("part", ["weights", "description"])

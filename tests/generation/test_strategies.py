@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import FAMILIES
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
+from tiny_models import FAMILIES
 
 from pro_lib.generation.decoding import next_tokens
 from pro_lib.generation.decoding.compatibility import Fit
@@ -24,7 +24,6 @@ from pro_lib.generation.decoding.strategies import (
     Greedy,
     Multinomial,
     Threshold,
-    own_settings,
     strategy,
 )
 from pro_lib.generation.run_generation import generate
@@ -253,18 +252,6 @@ def test_a_draw_at_the_very_end_stays_inside_the_vocabulary():
     ones = torch.ones((1, 1, 1), dtype=torch.float64)
     [[answer]] = multinomial(TableTree(world), world.endings, uniforms=ones)
     assert answer.token_ids == (3,)
-
-
-def test_settings_of_a_strategy_are_selected():
-    settings = {"n_answers": 3, "seed": 1, "search_alpha": 0.1, "stop": ["."], "max_new_tokens": 8}
-    selected = own_settings("diverse_beam", settings)
-    assert strategy("diverse_beam", **selected) == DiverseBeam(3, max_new_tokens=8, stop=(".",))
-    searched = strategy("threshold", **own_settings("threshold", settings))
-    parameters = {"search_alpha": 0.1, "top_n": None, "budget": None}
-    parameters |= {"strategy": "threshold", "max_new_tokens": 8, "stop": ["."]}
-    assert searched.parameters() == parameters
-    assert Threshold().search_alpha == 0.02
-    assert Threshold(top_n=3).search_alpha is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """The fields of structured answers: their values, their tokens, and why an answer has none."""
 
-import json
-
 import pytest
 
 from pro_lib.common.files import RunError
@@ -157,29 +155,3 @@ def test_right_values_are_columns_or_objects(name, content, options, tmp_path):
 def test_a_reference_that_is_not_an_object_is_an_error():
     with pytest.raises(RunError, match="the reference 'Paris' of question 'q' is not a JSON obj"):
         fields_of(record('{"a": 1}', references=["Paris"]))
-
-
-def test_a_response_of_an_api_is_paired_by_its_id(tmp_path):
-    text = '{"total": 7}'
-    tokens = [{"token": token, "logprob": -0.5} for token in ['{"total": ', "7", "}"]]
-    choice = {
-        "index": 0,
-        "finish_reason": "stop",
-        "message": {"role": "assistant", "content": f"```json\n{text}\n```"},
-        "logprobs": {"content": [{"token": "```json\n", "logprob": -3}, *tokens]},
-    }
-    choice["logprobs"]["content"].append({"token": "\n```", "logprob": -4})
-    line = {"custom_id": "inv-7", "response": {"body": {"id": "c", "choices": [choice]}}}
-    path = tmp_path / "responses.jsonl"
-    path.write_text(json.dumps(line))
-    questions = tmp_path / "right.csv"
-    questions.write_text("id,total\ninv-7,7.00\n")
-    run = fields_of_file(path, questions)
-    assert run.answers[["question_id", "text", "log_prob"]].to_numpy().tolist() == [
-        ["inv-7/total", "7", -0.5]
-    ]
-    assert run.questions["references"].tolist() == [["7.00"]]
-
-
-def fields_of_file(path, questions):
-    return import_answers(path, questions=questions, fields=True)

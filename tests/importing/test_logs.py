@@ -4,6 +4,7 @@ import math
 import re
 import sys
 import types
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,41 +13,19 @@ import pytest
 from test_likelihood import naive_pro
 
 from pro_lib import evaluation, importing
-from pro_lib.app import cli, explorer
+from pro_lib.app import explorer
 from pro_lib.app.scored_answers import score_answers
 from pro_lib.common.files import RunError
 from pro_lib.scoring.similarity import lexical
 
 HERE = Path(__file__).parents[1]
-LOGS = HERE / "golden" / "logs"  # written by the packages themselves: golden/logs.py
-SAID = {"peru": ["Lima", "Cusco", "Lima"], "chad": ["Sarh", "N'Djamena", "N'Djamena"]}
-TEXTS = [(name, text) for name, texts in SAID.items() for text in texts]
-# By log: the log-probabilities that it holds, and its verdicts.
-READ = {
-    "lm_eval_samples.jsonl": ([math.nan] * 6, None),  # one verdict of three samples
-    "lm_eval_texts.jsonl": ([math.nan] * 2, [True, False]),
-    "lm_eval_choices.jsonl": ([-0.25, -2.0, -1.5, -0.75], [True, None, None, True]),
-}
 
 
-@pytest.mark.parametrize("name", READ)
-@pytest.mark.filterwarnings("ignore:2 answers that another filter judges again are left out")
-def test_a_log_that_the_package_wrote_is_read_with_its_verdicts(name):
-    run, (log_probs, verdicts) = importing.import_answers(LOGS / name), READ[name]
-    np.testing.assert_array_equal(run.answers["log_prob"], log_probs)
-    assert run.answers["finished"].all()
-    assert ("correct" in run.answers) == (verdicts is not None)
-    assert verdicts is None or run.answers["correct"].tolist() == verdicts
-    if len(log_probs) == 6:
-        names = run.answers["question_id"].replace({"0": "peru", "1": "chad"})
-        assert list(zip(names, run.answers["text"], strict=True)) == TEXTS
-    assert run.questions["question"].tolist() == ["Capital of Peru?", "Capital of Chad?"]
-    assert [row[0] for row in run.questions["references"]] == ["Lima", "N'Djamena"]
-
-
-def test_a_zipped_log_of_inspect_ai_says_how_to_convert_it():
-    with pytest.raises(RunError, match=r"convert it: inspect log convert LOG --to json"):
-        importing.import_answers(LOGS / "inspect_texts.eval")
+def test_a_zipped_log_of_inspect_ai_is_named(tmp_path):
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as log:
+        log.writestr("samples/peru_epoch_1.json", "{}")
+    with pytest.raises(RunError, match="a zipped log of inspect_ai; convert it"):
+        importing.import_answers(tmp_path / "log.eval")
 
 
 # --- Texts of samples alone ---
@@ -68,7 +47,7 @@ BOX = [
 
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
-    run = importing.from_records(BOX)
+    run = importing.import_answers(BOX)
     table = score_answers(run).rows
     # The most frequent, by its words; the first of equals
     assert table["text"].tolist() == [
@@ -85,51 +64,14 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     flat = pd.DataFrame(
         [{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts]
     )
-    again = score_answers(importing.from_records(flat)).rows
+    again = score_answers(importing.import_answers(flat)).rows
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
-
-
-@pytest.mark.parametrize("protocol", ["paper", "workbench"])
-def test_an_evaluation_of_texts_has_what_counts_give_and_names_what_is_missing(protocol):
-    run = importing.from_records(BOX)
-    judged = evaluation.evaluate(
-        run, samples=run, similarities={"lexical": lexical}, protocol=protocol
-    )
-    assert judged.correct.tolist() == [True, True, False]
-    table = score_answers(run).rows
-    methods = ["SE", "Deg"] + ["SC"] * (protocol == "workbench")
-    assert set(judged.baselines) == {f"{name}, lexical" for name in methods}
-    for name in methods:
+    judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical})
+    for name in ("SC", "Deg", "SE"):
         np.testing.assert_array_equal(judged.baselines[f"{name}, lexical"], table[name])
-    assert {"NLL", "PE", "SD, lexical"} <= set(judged.unavailable)
-    for call in (
-        run.log_probs,
-        run.scores,
-        lambda: judged.pro(0.4),
-        lambda: explorer.run_data(run),
-    ):
+    for call in (lambda: judged.pro(0.4), lambda: explorer.run_data(run)):
         with pytest.raises(RunError, match="log-probabilities"):
             call()
-
-
-def test_texts_beside_log_probabilities_are_read_and_counted():
-    mixed = [BOX[0], {"question_id": "z", "answers": [{"text": "x", "log_prob": -1}]}]
-    n_texts = len(BOX[0]["answers"])
-    words = rf"{n_texts} of {n_texts + 1} answers have no log-probability \(first to question 'a'\)"
-    with pytest.warns(UserWarning, match=words):
-        run = importing.from_records(mixed)
-    np.testing.assert_array_equal(run.answers["log_prob"], [np.nan] * n_texts + [-1.0])
-    page = explorer.run_data(run)
-    assert [len(answers) for answers in page["answers"]] == [0, 1]
-
-
-def test_pro_score_prints_what_counts_give(capsys, write):
-    cli.pro(["score", str(write(*BOX))], standalone_mode=False)
-    printed = capsys.readouterr().out
-    assert re.search(r"a +Rome +yes +0\.5623", printed)
-    assert "PRO needs probabilities" in printed
-    assert "66.7% answered correctly" in printed
-    assert re.search(r"  SC +1\.000", printed)
 
 
 # --- PRO within other libraries ---
@@ -157,12 +99,8 @@ class LogprobsScorer:
 
 def recipe(monkeypatch, module, stand_in):
     """Return the names that a recipe defines, with a substitute for the library's class."""
-    if stand_in:
-        monkeypatch.setitem(
-            sys.modules, module, types.SimpleNamespace(**{stand_in.__name__: stand_in})
-        )
-    else:
-        pytest.importorskip(module.partition(".")[0])
+    library = types.SimpleNamespace(**{stand_in.__name__: stand_in})
+    monkeypatch.setitem(sys.modules, module, library)
     names = {}
     exec(next(code for code in RECIPES if f"from {module} import" in code), names)
     return names
@@ -182,20 +120,18 @@ TOTALS = [[sum(tokens) for tokens in [*row, row[0]]] for row in TOKENS]  # one i
 EXPECTED = {alpha: [naive(row, alpha) for row in TOTALS] for alpha in (0.02, 0.1)}
 
 
-@pytest.mark.parametrize("stand_in", [Estimator, None])
 @pytest.mark.parametrize("alpha", EXPECTED)
-def test_pro_is_an_estimator_of_lm_polygraph(monkeypatch, stand_in, alpha):
-    names = recipe(monkeypatch, "lm_polygraph.estimators.estimator", stand_in)
+def test_pro_is_an_estimator_of_lm_polygraph(monkeypatch, alpha):
+    names = recipe(monkeypatch, "lm_polygraph.estimators.estimator", Estimator)
     estimator, ids = names["PRO"](alpha), [[[n, 1] for n in (0, 1, 2, 3, 0)]] * len(TOTALS)
     assert (str(estimator), estimator.level) == (f"PRO_{alpha:g}", "sequence")
     values = estimator({"sample_tokens": ids, "sample_log_probs": TOTALS})
     np.testing.assert_allclose(values, EXPECTED[alpha], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("stand_in", [LogprobsScorer, None])
 @pytest.mark.parametrize("alpha", EXPECTED)
-def test_pro_is_a_scorer_of_uqlm(monkeypatch, stand_in, alpha):
-    names = recipe(monkeypatch, "uqlm.white_box.baseclass.logprobs_scorer", stand_in)
+def test_pro_is_a_scorer_of_uqlm(monkeypatch, alpha):
+    names = recipe(monkeypatch, "uqlm.white_box.baseclass.logprobs_scorer", LogprobsScorer)
     rows = [
         [[{"token": f"{n}", "logprob": v} for v in a] for n, a in enumerate(row)] for row in TOKENS
     ]

@@ -33,8 +33,8 @@ def expected(text, log_probs, n_before=0, n_after=0, lacks_ending=False):
 
 # --- Values that are worked by hand ---
 
-# By case: the text, its tokens, and the numbers of the first token that counts and of the one
-# behind the last.
+# By case: the text, its tokens, the numbers of the first token that counts and of the one behind
+# the last, and what else the server says.
 SPELLED = {
     "the same text": ("Paris", ["Par", "is"], 0, 2),
     "bytes": ("Zoë", [b"Zo", b"\xc3", b"\xab"], 0, 3),
@@ -69,14 +69,37 @@ SPELLED = {
     "a text that is all ending": ("", ["<|im_end|>"], 0, 1),
     "a literal that looks like an ending": ("a</s>", ["a", "</", "s", ">"], 0, 4),
     "no tokens of a text that was cut": ("", [], 0, 0),
+    "an ending that the server names": (
+        "Paris",
+        ["Par", "is", "<stop>"],
+        0,
+        3,
+        {"token_specials": [False, False, True]},
+    ),
+    "unknown texts": ("Paris", [None, None], 0, 2),
+    "ids as texts": ("Paris", ["token_id:5", "token_id:7"], 0, 2),
+    "ids as bytes": ("Paris", [b"token_id:5", b"token_id:7"], 0, 2),
+    "a stop string": ("Paris", ["Par", "is", "\nQ", ":"], 0, 4, {"stop": "\nQ:"}),
+    "a stop string behind a thought": (
+        "Paris",
+        ["Hm", "</think>", "Paris", "\nQ", ":"],
+        2,
+        5,
+        {"stop": "\nQ:"},
+    ),
+    "a stop string within the last token": ("Paris.", ["Paris", ".\nQ"], 0, 2, {"stop": "\nQ"}),
+    "no known ending": ("Paris", ["Par", "is", "\n", "Q", ":"], 0, 2),
+    "all that was generated": ("Paris", ["Par", "is", "\n", "Q"], 0, 4, {"n_generated": 4}),
+    "all, the last in part": ("Paris.", ["Paris", ".\nQ"], 0, 2, {"n_generated": 2}),
 }
 
 
 @pytest.mark.parametrize("case", SPELLED)
 def test_tokens_that_spell_the_text_are_scored(case):
-    text, tokens, start, stop = SPELLED[case]
-    result = aligned(text, tokens, finished=bool(tokens))
+    text, tokens, start, stop, *more = SPELLED[case]
+    result = aligned(text, tokens, finished=bool(tokens), **more[0] if more else {})
     assert (result.text, result.n_before) == (text, start)
+    assert result.n_after == len(tokens) - stop - tokens.count("<pad>")
     assert result.token_log_probs == [-(n + 1) / 8 for n in range(start, stop)]
 
 
@@ -96,15 +119,6 @@ def test_special_tokens_at_the_ends_of_the_text_are_removed(text, tokens):
     assert result.token_log_probs == [
         -(n + 1) / 8 for n in range(n_before, len(tokens) - tokens.count("<pad>"))
     ]
-
-
-def test_the_ending_is_part_of_the_answer_and_reported_on_its_own():
-    result = aligned("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
-    assert scored(result) == expected("Paris", [-0.25, -0.5, -0.125])
-    special = aligned(
-        "Paris", ["Par", "is", "<stop>"], [-0.25, -0.5, -0.125], token_specials=[False, False, True]
-    )
-    assert scored(special) == scored(result)
 
 
 # By case: the text, its tokens, what else the server says, and why the answer is left out.
@@ -176,6 +190,18 @@ LEFT_OUT = {
         {},
         alignment.SPLIT_UNKNOWN,
     ),
+    "fewer log-probabilities than tokens": (
+        "Paris",
+        ["Par", "is"],
+        {"log_probs": [-0.5]},
+        alignment.UNEVEN,
+    ),
+    "more text before a stop string": (
+        "Paris.",
+        ["Paris", ".!\nQ"],
+        {"stop": "\nQ"},
+        alignment.ENDS_WITHIN,
+    ),
 }
 
 
@@ -183,47 +209,6 @@ LEFT_OUT = {
 def test_an_answer_that_cannot_be_compared_is_left_out_with_the_reason(case):
     text, tokens, more, reason = LEFT_OUT[case]
     assert aligned(text, tokens, **more) == reason
-
-
-def test_unequal_numbers_of_texts_and_log_probabilities_are_left_out():
-    assert aligned("Paris", ["Par", "is"], [-0.5]) == alignment.UNEVEN
-
-
-@pytest.mark.parametrize(
-    "tokens", [[None, None], ["token_id:5", "token_id:7"], [b"token_id:5", b"token_id:7"]]
-)
-def test_unknown_token_texts_are_scored_without_a_comparison(tokens):
-    result = aligned("Paris<|im_end|>", tokens, [-0.25, -0.5])
-    assert scored(result) == expected("Paris", [-0.25, -0.5])
-
-
-# --- Stop strings ---
-
-
-def test_a_stop_string_that_the_server_names_is_the_ending():
-    tokens = ["Par", "is", "\nQ", ":"]
-    result = aligned("Paris", tokens, stop="\nQ:")
-    assert scored(result) == expected("Paris", [-0.125, -0.25, -0.375, -0.5])
-    behind = aligned("Paris", ["Hm", "</think>", *tokens], stop="\nQ:")
-    assert (behind.n_before, behind.token_log_probs) == (2, [-0.375, -0.5, -0.625, -0.75])
-
-
-def test_a_stop_string_may_begin_within_the_last_token_of_the_text():
-    result = aligned("Paris.", ["Paris", ".\nQ"], stop="\nQ")
-    assert result.token_log_probs == [-0.125, -0.25]
-    assert aligned("Paris.", ["Paris", ".!\nQ"], stop="\nQ") == alignment.ENDS_WITHIN
-
-
-def test_tokens_behind_the_text_that_are_no_known_ending_do_not_count():
-    result = aligned("Paris", ["Par", "is", "\n", "Q", ":"])
-    assert scored(result) == expected("Paris", [-0.125, -0.25], n_after=3)
-
-
-def test_tokens_behind_the_text_are_the_stop_string_if_the_model_generated_no_others():
-    result = aligned("Paris", ["Par", "is", "\n", "Q", ":"], n_generated=5)
-    assert scored(result) == expected("Paris", [-0.125, -0.25, -0.375, -0.5, -0.625])
-    within = aligned("Paris.", ["Paris", ".\nQ"], n_generated=2)
-    assert scored(within) == expected("Paris.", [-0.125, -0.25])
 
 
 # --- Placeholders ---
@@ -258,40 +243,43 @@ ECHO = ["Capital", " of", " France", "?", " Paris"]
 ECHOED = [None, -3.0, -2.0, -0.5, -0.25]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"prompt": "Capital of France?"}, {"prompt": "Capital of France? "}, {"n_prompt_tokens": 4}],
-)
-def test_an_echoed_prompt_is_cut_off(more):
-    result = aligned("Capital of France? Paris", ECHO, ECHOED, **more)
-    assert scored(result) == expected("Paris", [-0.25], n_before=4)
+# By case: what the server says about the prompt that the text repeats.
+ECHOES = {
+    "the prompt": {"prompt": "Capital of France?"},
+    "a space after the prompt": {"prompt": "Capital of France? "},
+    "its number of tokens": {"n_prompt_tokens": 4},
+    "no probability of any": {"log_probs": [None] * 4 + [-0.25]},
+}
+UNKNOWN = [
+    {},
+    {"prompt": "Capital of Peru?"},
+    {"prompt": "Capital of Fra"},  # ends within a token
+    {"prompt": "Capital of France? Paris"},  # nothing is left
+    {"n_prompt_tokens": 5},
+    {"n_prompt_tokens": 2, "prompt": "Capital of France?"},
+]
+
+
+@pytest.mark.parametrize("case", ECHOES)
+def test_an_echoed_prompt_is_cut_off(case):
+    text = "".join(ECHO)
+    more = {"log_probs": ECHOED} | ECHOES[case]
+    assert scored(aligned(text, ECHO, **more)) == expected("Paris", [-0.25], n_before=4)
+    more["log_probs"] = [None, *more["log_probs"], -0.125]
     if "n_prompt_tokens" in more:
-        more = {"n_prompt_tokens": 5}
-    log_probs = [None, -9.0, *ECHOED[1:], -0.125]
-    begun = aligned("Capital of France? Paris", ["<s>", *ECHO, "</s>"], log_probs, **more)
+        more["n_prompt_tokens"] += 1
+    begun = aligned(text, ["<s>", *ECHO, "</s>"], **more)
     assert scored(begun) == expected("Paris", [-0.25, -0.125], n_before=5)
 
 
-def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
-    result = aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25])
-    assert scored(result) == expected("Paris", [-0.25], n_before=4)
+@pytest.mark.parametrize("more", UNKNOWN, ids=str)
+def test_an_echoed_prompt_whose_end_is_unknown_is_left_out(more):
+    assert aligned("".join(ECHO), ECHO, ECHOED, **more) == alignment.ECHO_UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("tokens", "more"),
-    [
-        (ECHO, {}),
-        (ECHO, {"prompt": "Capital of Peru?"}),
-        (ECHO, {"prompt": "Capital of Fra"}),  # ends within a token
-        (ECHO, {"prompt": "Capital of France? Paris"}),  # nothing is left
-        (ECHO, {"n_prompt_tokens": 5}),
-        (ECHO, {"n_prompt_tokens": 2, "prompt": "Capital of France?"}),
-        # The question is only a part of the prompt.
-        (["Capital of France?", "\nAnswer", ":", " Paris"], {"prompt": "Capital of France?"}),
-    ],
-)
-def test_an_echoed_prompt_whose_end_is_unknown_is_left_out(tokens, more):
-    result = aligned("".join(tokens), tokens, ECHOED[: len(tokens)], **more)
+def test_a_question_that_is_a_part_of_an_echoed_prompt_does_not_show_its_end():
+    tokens = ["Capital of France?", "\nAnswer", ":", " Paris"]
+    result = aligned("".join(tokens), tokens, ECHOED[:4], prompt=tokens[0])
     assert result == alignment.ECHO_UNKNOWN
 
 
@@ -432,23 +420,6 @@ def test_random_answers_between_other_tokens_are_scored_exactly(answer):
     assert isinstance(result, Answer), result
     assert result.token_log_probs == log_probs[start:stop]
     assert result.n_before == start
-
-
-@given(answers(st.one_of(st.just(""), FOREIGN), st.just("")), st.integers(0, 60))
-def test_a_random_answer_that_lacks_a_token_is_left_out(answer, missing):
-    text, spelled, server, n_before, n_tokens = answer
-    missing = n_before + missing % n_tokens
-    assume(spelled[missing].strip() and "�" not in _text_of(server[missing]))
-    del spelled[missing], server[missing]
-    assume(not naive_ranges(text, spelled))
-    result = align(Answer(text, server, [-1.0] * len(server)))
-    assert isinstance(result, str)
-
-
-@pytest.mark.parametrize("tokens", [["Par", "is"], [b"Par", b"is"], ["Par", "is", "</s>"]])
-def test_the_usual_answer_does_not_need_a_search(monkeypatch, tokens):
-    monkeypatch.setattr(alignment, "_aligned", None)
-    assert aligned("Paris", tokens).n_before == 0
 
 
 def test_a_hundred_thousand_answers_take_seconds():

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 from scipy.stats import t as student
-from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
 from pro_lib.metrics.roc import jackknifed_aurocs
@@ -20,6 +19,8 @@ NAN = np.nan
 
 @given(QUESTIONS)
 def test_auroc_agrees_with_sklearn(rows):
+    from sklearn.metrics import roc_auc_score  # takes a second
+
     values, correct = map(np.array, zip(*rows, strict=True))
     columns = np.column_stack([values, -values, np.zeros(len(rows)), np.arange(len(rows))])
     expected = [roc_auc_score(~correct, column) for column in columns.T]
@@ -42,52 +43,30 @@ def test_labels_may_be_booleans_or_numbers_and_scores_infinite(correct):
     assert metrics.auroc([np.inf, 1.0, -np.inf], correct) == 1
 
 
-@pytest.mark.parametrize(
-    "correct",
-    [
-        [0, 2],
-        [0, NAN],
-        [True, None],
-        ["a", "b"],
-        [[0], [1]],
-        pd.array([True, None], "boolean"),
-        np.ma.array([True, False], mask=[0, 1]),
-    ],
-)
-def test_other_labels_are_refused(correct):
-    with pytest.raises(ValueError, match="correct must be"):
-        metrics.auroc([1.0, 2.0], correct)
-
-
 BOTH = [True, False]
-
-
-@pytest.mark.parametrize(
-    ("correct", "words"),
-    [([True] * 2, "all 2 are right"), ([False] * 2, "all 2 are wrong"), ([], "none are given")],
-)
-def test_an_auroc_needs_both_classes(correct, words):
-    with pytest.raises(metrics.OneClassError, match=words):
-        metrics.auroc([1.0] * len(correct), np.array(correct, dtype=bool))
 
 
 @pytest.mark.parametrize(
     ("values", "correct", "words"),
     [
+        ([1.0, 2.0], [0, 2], "correct must be"),
+        ([1.0, 2.0], [True, None], "correct must be"),
+        ([1.0, 2.0], ["a", "b"], "correct must be"),
+        ([1.0, 2.0], [[0], [1]], "correct must be"),
+        ([1.0, 2.0], pd.array([True, None], "boolean"), "correct must be"),
+        ([1.0, 2.0], np.ma.array(BOTH, mask=[0, 1]), "correct must be"),
+        ([1.0, 2.0], [True, True], "all 2 are right"),
+        ([1.0, 2.0], [False, False], "all 2 are wrong"),
+        ([], np.array([], bool), "none are given"),
         ([1.0, NAN, NAN], [True, False, True], "2 of 3 rows, first in row 1"),
         (np.ma.array([1.0, 2.0], mask=[0, 1]), BOTH, "1 of 2 rows, first in row 1"),
-        ([1.0, 2.0], [True] * 3, r"uncertainty must have the shape \(3, A\)"),
+        ([1.0, 2.0], [True] * 3, "uncertainty must have the shape"),
         ([[1.0], [2.0]], BOTH, "uncertainty must have the shape"),
     ],
 )
-def test_scores_that_are_missing_or_of_another_shape_are_refused(values, correct, words):
+def test_other_labels_and_scores_are_refused(values, correct, words):
     with pytest.raises(ValueError, match=words):
         metrics.auroc(values, correct)
-
-
-def test_clusters_of_another_length_are_refused():
-    with pytest.raises(ValueError, match=r"one name per question; got \(1,\), expected \(2,\)"):
-        metrics.auroc_intervals([[1.0], [2.0]], BOTH, clusters=["a"])
 
 
 # By case: the scores, whether answers are right, the reasons of questions, and the sentence.
@@ -122,12 +101,6 @@ LEFT_OUT = {
         [None, None, True],
         ["failed", "no answer", ""],
         "2 of 3 questions are left out (0, 1): failed (1), no answer (1).",
-    ),
-    "a hidden verdict": (
-        {"PRO": [1.0, 2.0, 3.0]},
-        np.ma.array([True] * 3, mask=[0, 1, 0]),
-        "",
-        "1 of 3 questions are left out (1): no reference (1).",
     ),
 }
 
@@ -180,16 +153,6 @@ def test_the_interval_holds_the_auroc_and_turns_with_the_score(rows):
     aurocs, low, high = metrics.auroc_intervals(values, np.array([label for _, label in rows]))
     assert (np.diff([[0, 0], low, aurocs, high, [1, 1]], axis=0) >= -1e-12).all()
     np.testing.assert_allclose([low[1], high[1]], [1 - high[0], 1 - low[0]], rtol=0, atol=1e-9)
-
-
-def test_in_a_large_set_it_is_delongs_interval():
-    rng = np.random.default_rng(3)
-    correct = rng.random(50_000) < 0.4
-    values = rng.normal(size=50_000) - correct
-    error = metrics.influence_error(metrics.influence(metrics.placements(values, correct), correct))
-    aurocs, low, high = metrics.auroc_intervals(values[:, None], correct)
-    expected = aurocs + norm.ppf([0.025, 0.975]) * error
-    np.testing.assert_allclose([*low, *high], expected, rtol=0, atol=3e-5)
 
 
 @given(
@@ -252,17 +215,11 @@ def test_answers_of_one_cluster_count_as_one_answer_by_hand():
     np.testing.assert_allclose([low, high], expected, rtol=1e-9)
 
 
-def test_an_auroc_of_one_has_an_interval_by_cluster_that_ends_at_one():
-    """Without a cluster, the AUROC is one too, so that the jackknife has no variance."""
-    values = np.tile([[0.25], [0.75]], (6, 1))
-    clusters = np.repeat(list("abcdef"), 2)
-    area, low, high = metrics.auroc_intervals(values, [True, False] * 6, clusters=clusters)
-    assert (area, high) == (1.0, 1.0)
-    assert 0 < low < 1
-
-
 def test_fewer_than_five_clusters_have_no_interval():
-    values, correct = np.arange(20.0)[:, None], np.arange(20) % 3 == 0
-    for n_clusters, shown in ((4, False), (5, True)):
-        _, low, _ = metrics.auroc_intervals(values, correct, clusters=np.arange(20) % n_clusters)
-        assert np.isfinite(low[0]) == shown
+    """The AUROC is one with and without each cluster: the jackknife has no variance."""
+    values, correct = np.arange(20.0)[:, None], np.arange(20) < 10
+    for n_clusters, is_shown in ((4, False), (5, True)):
+        clusters = np.arange(20) % n_clusters
+        area, low, high = metrics.auroc_intervals(values, correct, clusters=clusters)
+        assert area[0] == 1
+        assert (0 < low[0] < high[0] == 1) == is_shown

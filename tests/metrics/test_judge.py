@@ -76,16 +76,12 @@ def test_an_interrupted_call_goes_on_where_it_stopped_and_asks_nothing_again(tmp
     assert table.equals(judge_all(Judge(fails_after=0), cache))
 
 
-def test_another_model_does_not_read_the_verdicts(tmp_path):
+def test_another_model_or_precision_does_not_read_the_verdicts(tmp_path):
     cache = tmp_path / "verdicts.jsonl"
     judge_all(Judge(), cache)
     other = Judge(fingerprint="2")
     judge_all(other, cache)
     assert len(other.prompts) == 40
-
-
-def test_another_precision_of_a_model_does_not_read_its_verdicts(tmp_path):
-    cache = tmp_path / "verdicts.jsonl"
     arguments = (QUESTIONS[:1], REFERENCES[:1], ANSWERS[:1])
     for dtype in ("float32", "bfloat16"):
         model = load_model("facts-1m", device="cpu", dtype=dtype)
@@ -99,7 +95,7 @@ def test_unknown_values_are_not_stored(tmp_path):
     assert cache.read_text() == ""
 
 
-@pytest.mark.parametrize("line", ["not JSON", "[1]", json.dumps({"model": "judge"})])
+@pytest.mark.parametrize("line", ["not JSON", json.dumps({"model": "judge"})])
 def test_a_damaged_file_is_named_with_its_line(tmp_path, line):
     cache = tmp_path / "verdicts.jsonl"
     cache.write_text(line + "\n")

@@ -76,18 +76,9 @@ def test_calibration_by_hand():
 
 
 def test_infinity_is_the_largest_of_validation():
-    result = metrics.calibration(
-        [1.0, np.inf, 3.0], [True, False, False], [np.inf, -np.inf, 3.0], [True] * 3
-    )
+    fitted = [1.0, np.inf, 3.0], [True, False, False]
+    result = metrics.calibration(*fitted, [np.inf, -np.inf, 3.0], [True] * 3)
     assert result.probability.tolist() == [0, 1, 0]
-
-
-def test_a_bin_weighs_what_it_holds():
-    # The fit is 1 below and 0 above. Three questions have 1 and all are wrong, one has 0 and is
-    # wrong, so the ECE is 3/4.
-    result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
-    assert result.table["n"].tolist() == [1, 3]
-    assert result.ece == 0.75
 
 
 def test_bins_hold_equal_numbers():
@@ -114,10 +105,6 @@ REFUSED = [
 def test_a_calibration_without_two_classes_or_with_bad_scores_is_refused(arguments, kind, words):
     with pytest.raises(kind, match=words):
         metrics.calibration(*arguments)
-
-
-def test_only_the_reported_questions_of_a_calibration_may_have_one_class():
-    assert metrics.calibration(*VALIDATION, [1.0], [True]).brier == 0
     with pytest.raises(OneClassError, match="all 2 are right"):
         rejection([1.0, 2.0], correct=[True, True])
 

@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import metrics, scoring
-from pro_lib.evaluation.evaluation import Evaluation, Splits
+from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 

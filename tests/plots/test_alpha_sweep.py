@@ -9,8 +9,7 @@ from invented_settings import EVALUATION, SPLITS, setting_row, splits_of
 
 from pro_lib import metrics
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation.alpha_choice import select_alpha
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits, select_alpha
 from pro_lib.plots import alpha_sweep, redraws
 from pro_lib.plots.style import PRINTED
 

@@ -5,14 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from alpha_scores import s_pro
 from figure_checks import check_figure, finding, grid, legend
 from invented_settings import evaluation_of, setting_row, some_questions
-from judged_questions import s_pro
-from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation import alpha_choice
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import Method
 from pro_lib.plots import benchmark
@@ -110,7 +109,7 @@ def test_other_scores_that_need_an_alpha_have_their_own():
             metrics.auroc(score(chosen_on[rows], alpha=alpha), correct[rows]) for alpha in grid
         ]
         assert table.loc[name, "alpha"] == grid[np.argmax(aurocs)]
-        expected = roc_auc_score(~right, score(given_, alpha=table.loc[name, "alpha"]))
+        expected = metrics.auroc(score(given_, alpha=table.loc[name, "alpha"]), right)
         assert table.loc[name, "auroc"] == pytest.approx(expected)
         assert not np.isnan(table.loc[name, "p_holm"])
 

@@ -79,6 +79,8 @@ def test_a_caption_has_n_the_rule_the_findings_and_the_terms_that_are_drawn():
         "answer; setting, a model and a dataset; each answer once, an answer that is found twice "
         "counts once; facts-1m, bundled model with 1.0 million parameters.",
     ]
+    partly = table.assign(n_unlabelled=[450, 0])
+    assert "; 450 further questions have no label;" in join_caption("", partly)
     by_labels = table.assign(judge="labels", n_labels=60)
     assert "labels of 60 answers estimate which answers are correct" in join_caption("", by_labels)
 

@@ -7,7 +7,7 @@ from figure_checks import check_figure, grid, legend
 from invented_settings import evaluation_of, splits_of
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots import guarantees
 
 

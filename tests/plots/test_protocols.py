@@ -5,7 +5,6 @@ from figure_checks import check_figure, finding, legend
 from invented_settings import SPLITS, setting_row
 
 from pro_lib import metrics
-from pro_lib.evaluation.alpha_choice import chosen_alpha
 from pro_lib.plots import protocols
 
 
@@ -22,7 +21,7 @@ def test_the_table_has_a_row_for_each_choice_of_k():
     table = protocols.table(SPLITS[:1], alpha=0.3)
     assert table["choice"].tolist() == ["α chosen", "α = 0.3", "K = 2", "K = 5", "K = 10"]
     reported = SPLITS[0].reported
-    scores = [reported.pro(chosen_alpha(SPLITS[0])), reported.pro(0.3), reported.pro(k=2)]
+    scores = [reported.pro(SPLITS[0].alpha()), reported.pro(0.3), reported.pro(k=2)]
     expected = [metrics.auroc(score, reported.correct) for score in scores]
     assert table["auroc"].tolist()[:3] == expected
     assert table["alpha"].tolist()[1] == 0.3

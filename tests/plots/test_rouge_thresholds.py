@@ -7,7 +7,7 @@ from figure_checks import check_figure, finding, grid, legend
 from invented_settings import EVALUATION, evaluation_of, setting_row, splits_of
 
 from pro_lib import metrics
-from pro_lib.evaluation.evaluation import Splits
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots import rouge_thresholds
 from pro_lib.plots.style import PRINTED
 

@@ -1,6 +1,7 @@
 """Relative links of README, the docs and the datasheets lead to files and headings that exist."""
 
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -35,6 +36,7 @@ def read_links(page: Path) -> list[str]:
     return [str(target) for target in targets if target and not urlsplit(str(target)).scheme]
 
 
+@cache
 def read_anchors(page: Path) -> set[str]:
     """Return the anchors of the headings of a page, as GitHub writes them, and the HTML ids."""
     anchors: set[str] = set()
@@ -77,15 +79,11 @@ def test_links_lead_to_existing_files_and_headings():
     assert [(page, link) for page in PAGES for link in broken_links(page)] == []
 
 
-def test_missing_file_and_missing_anchor_of_a_page_are_found(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("# A `first` title\n\n[one](none.md) [two](#a-first-title) [three](#second)\n")
-    assert broken_links(page) == ["none.md", "#second"]
-
-
-def test_every_file_that_the_tour_of_the_code_names_exists():
-    tour = (ROOT / "docs" / "development" / "code_tour.md").read_text()
-    named = re.findall(r"`([\w/]+\.py)`", tour)
-    files = [path.relative_to(ROOT).as_posix() for path in (ROOT / "pro_lib").rglob("*.py")]
-    assert [name for name in named if not any(file.endswith(f"/{name}") for file in files)] == []
+def test_every_file_that_the_pages_for_developers_name_exists():
+    pages = (ROOT / "docs" / "development").glob("*.md")
+    named = [name for page in pages for name in re.findall(r"`([\w/]+\.py)`", page.read_text())]
+    files = [
+        path for folder in ("pro_lib", "tests", "docs") for path in ROOT.glob(f"{folder}/**/*.py")
+    ]
     assert len(named) > 20
+    assert [name for name in named if not any(path.match(name) for path in files)] == []

@@ -1,17 +1,13 @@
 """Reference pages of the docs contain the tables that follow from the package and the figures."""
 
 import re
-from pathlib import Path
 
 import pandas as pd
 from conftest import ROOT
 from doc_pages import find_page
 
-from pro_lib.importing.response_formats import RESPONSE_FORMATS
-
 COLUMNS_PAGE = "table_columns.md"
 FIGURE_TABLES = sorted((ROOT / "figures").glob("[01]*.csv"))
-NAMED_VALUES = ["alpha_choice", "k_choice", "protocol", "split", "strategy"]
 
 
 def table_rows(page: str, heading: str) -> list[list[str]]:
@@ -20,12 +16,6 @@ def table_rows(page: str, heading: str) -> list[list[str]]:
     table = re.search(r"(^\|.*\n)+", text_below, re.MULTILINE)
     _, _, *lines = table[0].splitlines()
     return [line.strip("| ").split(" | ") for line in lines]
-
-
-def test_page_of_response_formats_has_every_format():
-    rows = table_rows("response_formats.md", "## Formats")
-    names = {format_.name for format_ in RESPONSE_FORMATS}
-    assert {row[0].strip("`") for row in rows} == names | {"records"}
 
 
 def setting_columns() -> list[str]:
@@ -53,16 +43,3 @@ def test_tables_start_with_their_setting_and_the_page_describes_every_quantity()
 def test_page_of_columns_names_only_columns_that_exist():
     existing = {name for path in FIGURE_TABLES for name in pd.read_csv(path, nrows=0).columns}
     assert described_columns() - existing == set()
-
-
-def named_values(path: Path) -> set[str]:
-    """Return the values of the columns whose values the page lists."""
-    table = pd.read_csv(path)
-    columns = table.columns.intersection(NAMED_VALUES)
-    return {str(value) for column in columns for value in table[column].dropna().unique()}
-
-
-def test_page_of_columns_names_every_value_of_the_tables():
-    text = find_page(COLUMNS_PAGE).read_text()
-    for path in FIGURE_TABLES:
-        assert [value for value in named_values(path) if f"`{value}`" not in text] == [], path

@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from click.testing import CliRunner
 from conftest import ROOT
-from doc_pages import DATASHEETS, DOCS, README
+from doc_pages import DATASHEETS, DOCS, README, find_page
 from markdown_it import MarkdownIt
 
 import pro_lib
@@ -26,9 +26,6 @@ RUN_AS_A_WHOLE = ("tutorials", "examples")
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 GUIDES = [page for page in DOCS if page.parent.name not in RUN_AS_A_WHOLE]
 PAGES = [README, CONTRIBUTING, *GUIDES, *DATASHEETS]
-LANGUAGES = {"python", "sh", "json", "text", "toml", "indented", ""}
-PROGRAMS = "bash|conda|git|jupyter|make|papermill|pip|pro|pytest|python3?|ray|vllm"
-COMMAND_LINE = re.compile(rf"[$>]? ?(\w+=\S+ )*({PROGRAMS})\b ")
 # Indented blocks with a prompt for a model are not commands
 PROMPTS = ("Question: What is the capital of Italy?", "Question: Who wrote Hamlet?")
 
@@ -54,16 +51,6 @@ def read_blocks(page: Path) -> list[Block]:
 BLOCKS = [block for page in PAGES for block in read_blocks(page)]
 
 
-def test_every_code_block_has_a_known_language():
-    assert {block.language for block in BLOCKS} <= LANGUAGES
-
-
-def test_blocks_of_text_contain_no_command():
-    texts = [block.text for block in BLOCKS if block.language in ("text", "")]
-    lines = [line for text in texts for line in text.splitlines()]
-    assert [line for line in lines if COMMAND_LINE.match(line)] == []
-
-
 # ---- JSON blocks ---------------------------------------------------------------------------------
 
 
@@ -73,7 +60,7 @@ def test_json_blocks_are_records_or_questions(tmp_path):
         if block.language == "json":
             path.write_text(block.text)
             if "answers" in block.text:
-                assert len(pro_lib.importing.from_records(path).answers) > 0, block.name
+                assert len(pro_lib.import_answers(path).answers) > 0, block.name
             else:
                 assert len(pro_lib.questions.read_questions(path, columns={}).table) > 0, block.name
 
@@ -111,17 +98,6 @@ def is_output(text: Block, program: Block) -> bool:
     return text.language == "text" and text.name == f"{page}:{int(line) + n_lines}"
 
 
-@pytest.fixture
-def registries():
-    """Undo what a block registers."""
-    changed = (pro_lib.evaluation.METHODS, pro_lib.generation.decoding.strategies.STRATEGIES)
-    before = [dict(registry) for registry in changed]
-    yield
-    for registry, entries in zip(changed, before, strict=True):
-        registry.clear()
-        registry.update(entries)
-
-
 def test_first_python_block_of_readme_prints_the_output_below_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(README_BLOCK.text, README_BLOCK.name, "exec"), {})
@@ -141,11 +117,6 @@ def test_python_block_runs_unchanged_and_prints_the_text_below_it(
     following = BLOCKS[BLOCKS.index(block) + 1 :][:1]
     shown = [other.text for other in following if is_output(other, block)]
     assert shown in ([], [printed])
-
-
-def test_python_blocks_that_are_not_run_exist():
-    for start in PYTHON_NOT_RUN:
-        assert [block for block in PYTHON if block.text.startswith(start)], start
 
 
 # ---- Commands ------------------------------------------------------------------------------------
@@ -321,6 +292,15 @@ def test_example_command_ends_with_a_line_of_readme(command, workplace, tmp_path
     assert result.stdout.splitlines()[-1] in README.read_text()
 
 
+def test_page_about_fields_shows_what_its_command_prints(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    page = find_page("score_fields.md").read_text()
+    command = re.search(r"^pro (score .*--fields)$", page, re.MULTILINE)[1]
+    shown = re.search(r"```text\n(PRO separates.*?)```", page, re.DOTALL)[1]
+    output = CliRunner().invoke(pro, shlex.split(command)).stdout
+    assert set(shown.splitlines()) - {"…"} <= set(output.splitlines())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("command", HELP_COMMANDS)
 def test_help_of_a_notebook_lists_its_parameters(command, workplace, tmp_path):
@@ -335,11 +315,6 @@ def test_command_that_runs_a_notebook_writes_a_figure(command, workplace, tmp_pa
     result = run_command(command, workplace, tmp_path)
     assert result.returncode == 0, result.stdout[-2000:]
     assert list(tmp_path.glob("*.png"))
-
-
-def test_commands_that_are_not_run_exist():
-    for pattern in NOT_RUN:
-        assert [command for command in COMMANDS if re.fullmatch(pattern, command)], pattern
 
 
 def test_targets_of_make_exist():

@@ -89,16 +89,6 @@ def test_tutorial_prints_what_its_page_shows_and_writes_its_files(page, tmp_path
     assert (tmp_path / TUTORIAL_FILES.get(page.stem, ".")).exists()
 
 
-def test_wrong_output_on_a_page_is_corrected():
-    page = "```python\nprint(1 + 1)\n```\n\n```text\n{}\n```\n\nThe end.\n"
-    assert update_output(page.format(3)) == page.format(2)
-
-
-def test_command_that_fails_without_an_error_message_is_an_error():
-    with pytest.raises(RuntimeError, match="Exit status 3 of exit 3"):
-        update_output("```sh\nexit 3\n```\n")
-
-
 def main() -> None:
     """Update the pages that are named in the arguments, or all."""
     pages = [Path(name).resolve() for name in sys.argv[1:]] or [*EXAMPLES, *TUTORIALS]

@@ -1,7 +1,7 @@
 """Test that the additions of docs/development/extending.md work after one registration."""
 
 from contextlib import chdir
-from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,10 +13,8 @@ import pro_lib
 from pro_lib import plots
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError
-from pro_lib.evaluation import METHODS, methods
-from pro_lib.generation.decoding.strategies import STRATEGIES
+from pro_lib.evaluation import methods
 from pro_lib.plots import answered, benchmark
-from pro_lib.scoring.similarity import SIMILARITIES
 
 PAGE = ROOT / "docs" / "development" / "extending.md"
 BLOCKS = [
@@ -35,9 +33,8 @@ def records(write):
 
 
 @pytest.fixture
-def registered(tmp_path, monkeypatch, capsys):
-    """Run the block of the page that contains a word, and undo its registration."""
-    before = [(registry, dict(registry)) for registry in (METHODS, STRATEGIES, SIMILARITIES)]
+def registered(registries, tmp_path, capsys):
+    """Run the block of the page that contains a word."""
 
     def run(word):
         [block] = [block for block in BLOCKS if word in block]
@@ -45,10 +42,7 @@ def registered(tmp_path, monkeypatch, capsys):
             exec(compile(block, str(PAGE), "exec"), {"__name__": "page"})
         return capsys.readouterr().out
 
-    yield run
-    for registry, entries in before:
-        registry.clear()
-        registry.update(entries)
+    return run
 
 
 MARGIN = """
@@ -61,7 +55,7 @@ def margin(log_probs):
 
 def test_a_registered_score_is_in_every_table_and_figure_of_methods(registered, tmp_path):
     assert "workbench" in registered("register(margin)")
-    small = {"model": "facts-1m", "dataset": "world-facts", "limit": 30, "n_validation": None}
+    small = {"model": "facts-1m", "dataset": "world-facts", "limit": 12, "n_validation": None}
     [splits] = Experiment(**small, generations_dir=tmp_path / "runs").splits()
     two = splits.reported.log_probs[:, :2]
     expected = -np.nan_to_num(two[:, 0] - two[:, 1])
@@ -77,40 +71,38 @@ def scored_methods(*words):
     return [row["method"] for row in json_of(*words)["auroc"]]
 
 
-def test_a_score_in_a_file_is_named_on_the_command_line(registered, records, tmp_path):
+@pytest.mark.usefixtures("registries")
+def test_a_score_in_a_file_is_named_on_the_command_line(records, tmp_path):
     path = tmp_path / "own.py"
     path.write_text(MARGIN)
     assert scored_methods(records, "--methods", f"PRO,{path}:margin") == ["PRO", "margin"]
     assert Experiment(methods=[f"{path}:margin"]).methods == [f"{path}:margin"]
 
 
+@pytest.mark.usefixtures("registries")
 @pytest.mark.parametrize(
     ("text", "name", "words"),
     [
-        (MARGIN, "other", "has no function 'other'"),
-        (MARGIN.replace("log_probs", "answers"), "margin", "reads 'answers', which is unknown"),
-        ("1 / 0", "margin", "cannot be run: division by zero"),
-        (MARGIN.replace("return -", "return 0 * len"), "margin", "not a number for each of"),
-        (MARGIN.replace("margin", "PE"), "PE", "method 'PE' exists already"),
+        (MARGIN, "other", "other"),
+        (MARGIN.replace("log_probs", "answers"), "margin", "answers"),
+        ("1 / 0", "margin", "division by zero"),
+        (MARGIN.replace("return -", "return 0 * len"), "margin", "not a number for each"),
+        (MARGIN.replace("margin", "PE"), "PE", "PE"),
     ],
 )
-def test_a_wrong_file_of_a_score_is_named(registered, records, tmp_path, text, name, words):
+def test_a_wrong_file_of_a_score_is_named(records, tmp_path, text, name, words):
     path = tmp_path / "own.py"
     path.write_text(text)
     assert words in refused("score", records, "--methods", f"{path}:{name}")
 
 
-def test_a_score_of_an_installed_package_is_an_entry_point(registered, records, monkeypatch):
+@pytest.mark.usefixtures("registries")
+def test_a_score_of_an_installed_package_is_an_entry_point(records, monkeypatch):
     def margin(log_probs):
         return -log_probs[:, 0]
 
-    class Entry:
-        value = "package:margin"
-
-        def load(self):
-            return margin
-
-    monkeypatch.setattr(methods, "entry_points", lambda group: [Entry()])
+    entry = SimpleNamespace(value="package:margin", load=lambda: margin)
+    monkeypatch.setattr(methods, "entry_points", lambda group: [entry])
     methods.load_entry_points.cache_clear()
     assert "margin" in scored_methods(records)
     methods.load_entry_points.cache_clear()
@@ -128,34 +120,3 @@ def test_a_new_strategy_is_known_to_experiments_notebooks_and_commands(registere
     with chdir(tmp_path):
         question = "What is the capital of Peru?"
         typed("ask", question, "--model", "facts-1m", "--strategy", "similar_beams")
-
-
-def test_a_new_similarity_is_known_by_its_name(registered, monkeypatch):
-    with pytest.raises(SentenceError, match=r"^similarity='first_letter' is unknown"):
-        Experiment(similarity="first_letter")
-
-    def first_letter(texts, questions):
-        raise NotImplementedError
-
-    monkeypatch.setitem(SIMILARITIES, "first_letter", first_letter)
-    experiment = replace(Experiment(), similarity="first_letter")
-    assert experiment.similarities("facts-2m", "world-facts") == {"first_letter": first_letter}
-
-
-def test_the_page_names_files_that_exist():
-    text = PAGE.read_text()
-    for name in (
-        "evaluation/methods.py",
-        "scoring/similarity.py",
-        "generation/decoding/strategies.py",
-        "plots/",
-    ):
-        assert f"`{name}`" in text
-        assert (ROOT / "pro_lib" / name).exists()
-    for name in (
-        "scoring/test_semantic.py",
-        "generation/test_strategies.py",
-        "app/parameter_values.py",
-    ):
-        assert f"`tests/{name}`" in text
-        assert (ROOT / "tests" / name).is_file()

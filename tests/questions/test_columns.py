@@ -126,11 +126,11 @@ def test_questions_beside_records_may_have_such_columns_too(shift):
         answers = [{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}]
         record = {"question_id": str(n), "question": f"Q{n}", "references": ["a"]}
         records.append(record | {"answers": answers, "scores": {"x": n}})
-    alone = evaluation.evaluate(importing.from_records(records)).with_pro({"PRO": 0.4})
+    alone = evaluation.evaluate(importing.import_answers(records)).with_pro({"PRO": 0.4})
     own = pd.DataFrame(records)[["question_id", "question", "references"]]
     own = own.join(pd.DataFrame([own_values(n, shift) for n in range(12)]))
     with pytest.warns(UserWarning, match="own_ before names"):
-        run = importing.from_records(records, questions=own)
+        run = importing.import_answers(records, questions=own)
     pd.testing.assert_frame_equal(evaluation.evaluate(run).with_pro({"PRO": 0.4}), alone)
 
 
@@ -143,7 +143,7 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
     asked = {"question": [f"What is {n}?" for n in range(9)], "references": [["a"]] * 9}
     turned = pd.DataFrame({"question_id": list(map(str, range(9))), **asked})[::-1]
     for questions, expected in ((None, np.arange(9.0)), (turned, np.arange(9.0)[::-1])):
-        judged = evaluation.evaluate(importing.from_records(records, questions=questions))
+        judged = evaluation.evaluate(importing.import_answers(records, questions=questions))
         methods = judged.with_pro({"PRO": 0.4, "PRO, default": 0.4})
         given = ["NLL, given", "PRO, given", "PRO, default, given", "oracle, given", "Stated"]
         assert methods.columns.drop(["PRO", "PRO, default", "NLL"]).tolist() == given
@@ -170,4 +170,4 @@ def test_columns_without_a_name_of_their_own_are_refused(words):
 def test_answers_with_a_column_twice_are_refused(tmp_path):
     (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")
     with pytest.raises(SentenceError, match=r"has the column 'text' twice"):
-        importing.from_records(tmp_path / "answers.csv")
+        importing.import_answers(tmp_path / "answers.csv")

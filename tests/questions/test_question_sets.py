@@ -1,6 +1,6 @@
 """Question sets: the bundled ones, files, splits, limits, prompts, and what bad input is told."""
 
-import itertools
+import gzip
 import json
 import subprocess
 import sys
@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from datasets import Dataset, DatasetDict
 from pandas.testing import assert_frame_equal
-from test_damaged_input import TABLES, WRITE
+from test_damaged_input import WRITE
 
 from pro_lib.common.catalog import DATA, HUB
 from pro_lib.common.files import RunError, sha256
-from pro_lib.questions.question_sets import SPLITS, lend_validation, load_questions
+from pro_lib.questions.question_sets import SPLITS, load_questions
 
 FACTS = [
     json.loads(line)
@@ -66,14 +66,7 @@ def test_limit_draws_with_the_seed_and_keeps_the_order():
     some, others = (ids_of(limit=20, seed=seed) for seed in (1, 2))
     assert some == [name for name in ids_of() if name in some]
     assert some != others
-
-
-def test_the_questions_of_a_limit_are_among_those_of_a_larger_one():
-    sets = [
-        set(ids_of(limit=limit, split=["validation", "test"], seed=3))
-        for limit in (1, 50, 100, 400)
-    ]
-    assert all(fewer < more for fewer, more in itertools.pairwise(sets))
+    assert set(ids_of(limit=5, seed=1)) < set(some)
 
 
 DRAWS = {
@@ -153,9 +146,11 @@ def test_files_of_every_format_and_rows_in_memory_are_the_same_questions(tmp_pat
     asked = {"split": ["validation", "test"], "n_shots": 1, "separator": ";"}
     expected = load_questions(path=ROWS, **asked)
     assert expected.table.to_dict("records") == [ROWS[2], *ROWS[:2]]
-    files = [tmp_path / f"questions{suffix}" for suffix in TABLES]
+    files = [tmp_path / f"questions{suffix}" for suffix in WRITE]
     for path in files:
         path.write_bytes(WRITE[path.suffix](ROWS))
+    files.append(tmp_path / "questions.jsonl.gz")
+    files[-1].write_bytes(gzip.compress(WRITE[".jsonl"](ROWS)))
     for source in (*files, tuple(ROWS), pd.DataFrame(ROWS, index=["a"] * len(ROWS))):
         found = load_questions(path=source, **asked)
         assert_frame_equal(found.table, expected.table)
@@ -190,26 +185,6 @@ def test_what_was_drawn_from_where_is_recorded_as_json(write):
     expected |= {"columns": {name: [name] for name in COLUMNS}}
     expected |= {"n_validation": None, "usual_shots": 2}
     assert json.loads(json.dumps(questions.source)) == expected
-
-
-def test_a_compressed_file_is_read_under_another_name(write):
-    path = write({"id": 7, "question": "A?", "answer": "a"}, name="mine.jsonl.gz")
-    questions = load_questions("other", path=path, n_shots=0)
-    assert questions.table[[*COLUMNS]].to_numpy().tolist() == [["7", "A?", ["a"], "test"]]
-    assert questions.name == "other"
-
-
-def test_numbers_and_lists_are_answers():
-    rows = pd.DataFrame({"question": ["A?", "B?"], "answer": [42, ("x", "y")], "level": [1, None]})
-    table = load_questions(path=rows, n_shots=0).table
-    assert table["references"].tolist() == [["42"], ["x", "y"]]
-    assert table["level"].isna().tolist() == [False, True]
-
-
-@pytest.mark.parametrize("bad", [{"word": "a"}, [["a", True]]])
-def test_other_things_are_no_answers(bad):
-    with pytest.raises(RunError, match="references="):
-        load_questions(path=[{"question": "A?", "answer": bad}], n_shots=0)
 
 
 def test_one_of_several_reference_columns_may_be_empty_but_not_all():
@@ -257,7 +232,7 @@ HUB_ROWS = {
         "test": [science(n, "test") for n in range(5)],
     },
     "nq": {
-        "train": [{"question": f"nq train {n}", "answer": [f"a{n}"]} for n in range(3000)],
+        "train": [{"question": f"nq train {n}", "answer": [f"a{n}"]} for n in range(300)],
         "validation": [
             {"question": f"nq {n}", "answer": [f"a{n}", f"b{n}", f"a{n}"]} for n in range(7)
         ],
@@ -370,17 +345,6 @@ def test_the_split_of_the_shots_is_not_asked():
     rows = [row | {"split": ("train_shots", "test")[n // 4]} for n, row in enumerate(numbered(8))]
     shown = load_questions(path=rows, split=None)
     assert (len(shown), len(shown.shots)) == (4, 4)
-
-
-@pytest.mark.parametrize(("n", "pool", "size"), [(4, 1, 4), (2, 3, 6), (5, 3, 10), (None, 1, 10)])
-def test_lent_questions_are_drawn_by_the_seed_and_at_most_half(n, pool, size):
-    table = pd.DataFrame({"question_id": range(21), "split": ["train_shots", *["test"] * 20]})
-    lent, other = (
-        lend_validation(table, n, seed, lender="x", pool=pool)["split"].tolist() for seed in (7, 8)
-    )
-    assert lent[0] == "train_shots"
-    assert (lent.count("validation"), lent.count("test")) == (size, 20 - size)
-    assert lent != other
 
 
 GOOD = '{"question": "A?", "references": ["a"]}\n'

@@ -45,13 +45,6 @@ def test_the_facts_keep_their_guarantees():
         assert fact.wrong_answer in set(facts[facts.relation == fact.relation].answer)
 
 
-def test_the_judge_check_counts_answers_that_share_words():
-    answers = ["Lake Tana", "Lake Chad", "Nile"]
-    group = [build.Fact(f"r/{i}", "r", str(i), answer, []) for i, answer in enumerate(answers)]
-    # Each lake has one of its two wrong answers called right (F1 = 1/2), the Nile none of two.
-    assert build.judged_right(group) == pytest.approx((1 / 2 + 1 / 2 + 0) / 3)
-
-
 def test_building_again_gives_the_committed_files_byte_for_byte(tmp_path):
     build.write(*build.build(), tmp_path)
     for name in ("facts.jsonl", "relations.json"):
@@ -96,21 +89,3 @@ def test_measured_accuracy_is_on_target_and_rises_with_exposure(name):
         overall = ten_shot[ten_shot.by == "all"].iloc[0]
         assert 0.35 <= overall.accuracy <= 0.65
         assert overall.auroc_nll < 0.92
-
-
-@pytest.mark.parametrize(
-    ("row", "complaint"),
-    [
-        ("land x", "row 2: three fields"),
-        ("land x,town ,", "row 2: .*stray white"),
-        ("land x,a,A", "row 2: an alias"),
-    ],
-)
-def test_a_bad_row_is_named(tmp_path, row, complaint):
-    phrasings = json.dumps([f"Phrasing {i} of {{subject}}?" for i in range(6)])
-    (tmp_path / "capital.toml").write_text(
-        f'description = "d"\nsource = "s"\nphrasings = {phrasings}\n'
-    )
-    (tmp_path / "capital.csv").write_text(f"subject,answer,aliases\n{row}\n")
-    with pytest.raises(ValueError, match=rf"capital\.csv, {complaint}"):
-        build.build(tmp_path)

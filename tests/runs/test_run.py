@@ -49,7 +49,7 @@ def run_of(rows, ids="abc"):
     for name, *values in rows:
         answer = dict(zip(COLUMNS, values, strict=True))
         records[name]["answers"].append(answer | {"closed": answer["end_log_prob"] is None})
-    return importing.from_records([*records.values()])
+    return importing.import_answers([*records.values()])
 
 
 def means(run, **options):
@@ -61,7 +61,7 @@ def texts(table):
 
 
 def records_run(*answers):
-    return importing.from_records([{"question_id": "a", "answers": list(answers)}])
+    return importing.import_answers([{"question_id": "a", "answers": list(answers)}])
 
 
 @pytest.fixture
@@ -125,7 +125,6 @@ IDS_FIRST = [
     ("answers", "expected"),
     [
         (IDS_FIRST, [-1, -2]),
-        ([{"text": "x"}, {"text": "y"}, {"text": "x"}], [-1, -2]),
         ([{"log_prob": -1}, {"log_prob": -2}, {"log_prob": -1}], [-1, -2]),
         ([{"text": "x"}, {}, {}, {"text": "x"}], [-1, -2, -3]),
         ([{"token_ids": [1]}, {}, {"text": "x"}, {"token_ids": [1]}], [-1, -2, -3]),
@@ -168,26 +167,14 @@ def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run):
 
 
 def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):
-    # p = 0.5, 0.25 and the first of them twice; nothing of "b" ended; "c" has one answer of p =
-    # 1/4.
-    rows = [
-        ("a", "Lima", [1], [np.log(0.5)], 0.0, True),
-        ("a", "Quito", [2], [np.log(0.25)], 0.0, True),
-        ANSWERS[4],
-    ]
-    run = run_of([*rows, rows[0], ("c", "Rome", [4], [np.log(0.25)], 0.0, True)])
-    table = run.scores(alpha=0.25)
+    table = run.scores(alpha=0.2)
     assert table["question"].tolist() == ["a?", "b?", "c?"]
-    assert texts(table) == ["Lima", "-", "Rome"]
-    log_probs = np.log([[0.5, 0.25], [NAN, NAN], [0.25, NAN]])
-    np.testing.assert_allclose(
-        table[["pro", "nll"]].T, [scoring.pro(log_probs, alpha=0.25), scoring.nll(log_probs)]
-    )
-    assert (table["n_kept"].tolist(), table["mass"].tolist()) == (
-        [2, 0, 1],
-        pytest.approx([0.75, 0.0, 0.25]),
-    )
-    assert run.scores(alpha=0.5)["n_kept"].tolist() == [1, 0, 1]
+    assert texts(table) == ["Paris, France", "-", "Rome"]
+    log_probs = np.array([[-1.25, -1.5, -3.0], [NAN] * 3, [-0.5, NAN, NAN]])
+    expected = [scoring.pro(log_probs, alpha=0.2), scoring.nll(log_probs)]
+    np.testing.assert_allclose(table[["pro", "nll"]].T, expected)
+    assert table["n_kept"].tolist() == [2, 0, 1]  # exp(-1.5) = 0.22 and exp(-3) = 0.05
+    np.testing.assert_allclose(table["mass"], np.nansum(np.exp(log_probs), axis=1))
 
 
 def test_select_by_split_and_by_ids_in_the_order_named(run):
@@ -258,12 +245,6 @@ def test_a_run_of_other_questions_than_its_answers_or_of_equal_ids_is_refused(ru
     assert selected.answers["question_id"].unique().tolist() == ["b", "c"]
 
 
-def test_a_run_may_have_questions_without_answers_and_in_another_order(run):
-    turned = replace(run, questions=run.questions.iloc[::-1])
-    np.testing.assert_array_equal(turned.log_probs(), run.log_probs()[::-1])
-    assert len(replace(run, answers=run.answers.iloc[:0]).log_probs()) == 3
-
-
 def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
     with pytest.warns(
         UserWarning, match=r"3 of 4 answers have no log-probability \(first to question .a.\)"
@@ -272,6 +253,8 @@ def test_texts_without_log_probabilities_follow_the_answers_that_have_one():
     assert run.ranked_answers()["text"].tolist() == ["z", "y", "x"]
     np.testing.assert_array_equal(run.log_probs(), [[-1.0, NAN, NAN]])
     alone = run.as_texts()
+    with pytest.raises(RunError, match="has texts without log-probabilities"):
+        alone.log_probs()
     assert [run.n_with_log_probs(), alone.n_with_log_probs(), alone.is_texts] == [1, 0, True]
     assert alone.top()["text"].tolist() == ["y"]
 
@@ -290,9 +273,3 @@ BY_MEAN = [{"log_prob": -1.0, "mean_log_prob": mean} for mean in (-0.25, -0.5)]
 )
 def test_answers_of_equal_probability_are_ranked_by_text_then_mean(answers, column, expected):
     assert records_run(*answers).ranked_answers()[column].tolist()[:2] == expected
-
-
-def test_texts_alone_have_no_log_probabilities():
-    run = records_run({"text": "x"}, {"text": "y"})
-    with pytest.raises(RunError, match="has texts without log-probabilities"):
-        run.log_probs()

@@ -1,6 +1,7 @@
 """Run folders: whole parts, errors, locks, and crashes, full disks and flipped bits."""
 
 import errno
+import itertools
 import json
 import os
 import re
@@ -14,9 +15,8 @@ import pandas as pd
 import pytest
 from pandas.testing import assert_frame_equal
 
-from pro_lib.common import catalog, files
+from pro_lib.common import files
 from pro_lib.common.files import RunError
-from pro_lib.questions import question_sets
 from pro_lib.runs import parameters, storage
 from pro_lib.runs.question_table import OldReferencesWarning, stored_rows
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, join_parts, part_table
@@ -69,19 +69,6 @@ def state(path):
     }
 
 
-def test_a_part_has_a_row_per_question_where_pandas_has_no_record_of_rows_without_columns(
-    monkeypatch,
-):
-    # pandas 3.0.6 returned [] for rows without columns.
-    to_dict = pd.DataFrame.to_dict
-    monkeypatch.setattr(
-        pd.DataFrame,
-        "to_dict",
-        lambda table, *how: to_dict(table, *how) if len(table.columns) else [],
-    )
-    assert len(table_of(questions_of(IDS))) == len(IDS)
-
-
 def test_what_was_written_is_what_is_read(finished):
     answers, questions, info = storage.read_folder(finished)
     expected_answers, expected_questions = join_parts([table_of(questions_of(IDS))])
@@ -90,11 +77,9 @@ def test_what_was_written_is_what_is_read(finished):
     assert questions["references"][0] == ["q0", "the q0"]
     cost = Cost(prompt_tokens=10, seconds=4.5, peak_memory_bytes=4)
     assert (info.n_planned, info.cost, info.provenance) == (10, cost, {"device": "cpu"})
-    names = [file.name[:10] for file in storage.parts(finished)]
-    assert names == [f"part-0000{number}" for number in range(3)]
 
 
-@pytest.mark.parametrize("stop_after", range(4))
+@pytest.mark.parametrize("stop_after", [0, 2])
 def test_a_stopped_run_goes_on_to_the_same_files(tmp_path, finished, stop_after):
     again = written(tmp_path / "again", stop_after=stop_after)
     info = json.loads((again / "run.json").read_text())
@@ -208,12 +193,6 @@ def test_the_files_of_a_part_that_was_not_completed_are_read(finished):
     assert (info.cost.prompt_tokens, info.n_planned) == (13, 13)
 
 
-def test_a_finished_run_needs_neither_a_lock_nor_a_writable_folder(finished, monkeypatch):
-    monkeypatch.setattr(storage.FileLock, "acquire", lambda *_, **__: pytest.fail("locked"))
-    monkeypatch.setattr(storage, "write_whole", lambda data, path: pytest.fail("written"))
-    written(finished)
-
-
 def with_parameters(**parameters):
     info = replace(INFO, parameters=INFO.parameters | parameters)
     return lambda path: written(path, info=info)
@@ -231,10 +210,6 @@ def older(path):
 
 REFUSALS = {
     "seed": (with_parameters(seed=1), "seed=0, now seed=1"),
-    "long": (
-        with_parameters(header="x" * 100),
-        "header='Answer briefly.', now header='x{27}...x{28}';",
-    ),
     "other run": (of_another_run, "another run"),
     "folder": (lambda path: (path / "part-00009-0.parquet").mkdir(), "not a regular file"),
     "older": (older, "format_version=2 should be 3"),
@@ -279,27 +254,6 @@ def test_a_second_writer_waits_a_little_and_is_refused_until_the_first_has_ended
     assert len(storage.read_folder(path)[1]) == 10
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no pipes that are files")
-def test_a_pipe_in_the_place_of_a_file_is_told_and_not_waited_for(tmp_path, finished):
-    rows = tmp_path / "rows.jsonl"
-    (tmp_path / "dataset_dict.json").touch()
-    for pipe in (
-        rows,
-        finished / "part-00001-0000000000000000.parquet",
-        tmp_path / "model.safetensors",
-    ):
-        os.mkfifo(pipe)
-    for use in (
-        lambda: question_sets.load_questions(path=rows),
-        lambda: question_sets.load_questions("nq", path=tmp_path),
-        lambda: storage.read_folder(finished),
-        lambda: catalog.fingerprint(tmp_path),
-        lambda: files.write_whole(b"", rows),
-    ):
-        with pytest.raises(ValueError, match="not a regular file"):
-            use()
-
-
 DISK_ERRORS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "quota exceeded",
@@ -310,7 +264,7 @@ DISK_ERRORS = {
 @pytest.mark.parametrize(
     ("reason", "call", "succeed"),
     [
-        *((errno.ENOSPC, call, n) for call in ("replace", "fsync") for n in range(4)),
+        *((errno.ENOSPC, call, n) for call in ("replace", "fsync") for n in range(3)),
         (errno.EDQUOT, "replace", 1),
         (errno.EROFS, "fsync", 0),
     ],
@@ -318,11 +272,12 @@ DISK_ERRORS = {
 def test_a_disk_that_refuses_is_told_and_leaves_what_was_good(
     tmp_path, finished, monkeypatch, call, reason, succeed
 ):
-    path, real, calls = tmp_path / "full", getattr(os, call), []
+    path = tmp_path / "full"
+    real = getattr(os, call)
+    numbers = itertools.count()
 
     def refusing(*arguments):
-        calls.append(arguments)
-        if len(calls) > succeed:
+        if next(numbers) >= succeed:
             raise OSError(reason, os.strerror(reason))
         return real(*arguments)
 
@@ -340,36 +295,23 @@ def test_folders_are_named_after_what_differs():
         files.folder_name("multinomial", n_answers=20, temperature=2.0)
         == "multinomial,n_answers=20,temperature=2"
     )
-    of_paths = files.folder_name(model="/home/me/smollm2", dataset=["/data/nq.txt", "sciq"])
-    assert re.fullmatch(r"model=smollm2-[0-9a-f]{8},dataset=nq\.txt\+sciq-[0-9a-f]{8}", of_paths)
     values = ["a/b", "a_b", "a+b", ["a", "b"], "ä", {"b": 1}, *("x" * 100 + end for end in "12")]
-    names = {
-        files.folder_name(model=value, **{f"setting_{n}": "long" * 5 for n in range(20)})
-        for value in values
-    }
-    assert len([name for name in names if re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name)]) == len(
-        values
-    )
+    values += ["/home/me/smollm2", ["/data/nq.txt", "sciq"]]
+    long = {f"setting_{n}": "long" * 5 for n in range(20)}
+    names = {files.folder_name(model=value, **long) for value in values}
+    assert len(names) == len(values)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.,=+-]{1,200}", name) for name in names)
 
 
 SHOTS = [[f"Question {n}?", f"Answer {n}"] for n in range(10)]
 DIFFERENCES = {
-    "nothing": ({"a": 1}, {"a": 1}, ""),
-    "a value of None and none": ({"a": None}, {"b": None}, ""),
     "one of them inside": ({"a": {"b": None}}, {"a": {}}, ""),
-    "a number": ({"a": 1}, {"a": 2}, "a=1, now a=2"),
     "a missing one": ({}, {"a": 2}, "a=None, now a=2"),
     "the first by name": ({"b": 1, "a": 1}, {"b": 2, "a": 3}, "a=1, now a=3"),
-    "a longer list": ({"a": ["x"]}, {"a": ["x", "y"]}, "a.1=None, now a.1='y'"),
     "a shot": (
         {"shots": SHOTS},
         {"shots": [*SHOTS[:3], ["Question 3?", "No"], *SHOTS[4:]]},
         "shots.3.1='Answer 3', now shots.3.1='No'",
-    ),
-    "two inside": (
-        {"server": {"host": "a", "port": {"n": 1}}},
-        {"server": {"host": "a", "port": {"n": 2}}},
-        "server.port.n=1, now server.port.n=2",
     ),
     "another kind": ({"chat": {"a": 1}}, {"chat": True}, "chat={'a': 1}, now chat=True"),
     "the end of a long text": (
@@ -392,14 +334,10 @@ def test_the_first_difference_of_parameters_is_named_by_its_path():
 
 # Log-probabilities of two probes, and the nats by which they differ too much, or None.
 PROBES = {
-    "the same": ([{"7": -0.5}], [{"7": -0.5}], None),
     "within": ([{"7": -0.5, "8": -2.0}], [{"7": -0.509, "8": -1.991}], None),
-    "beyond": ([{"7": -0.5}], [{"7": -0.511}], 0.011),
     "beyond, upwards": ([{"7": -0.5}], [{"7": -0.489}], 0.011),
     "the second": ([{"7": -1.0}, {"7": -0.5}], [{"7": -1.0}, {"7": -0.6}], 0.1),
-    "others at the end": ([{"7": -0.5, "8": -2.0}], [{"7": -0.5, "9": -2.005}], None),
     "others in it": ([{"7": -0.5, "8": -2.0}], [{"9": -0.5, "8": -2.0}], 1.5),
-    "a shorter list": ([{"7": -0.5, "8": -2.0}], [{"7": -0.5}], None),
     "a longer list": ([{"7": -0.5}], [{"7": -0.5, "8": -2.0}], None),
     "a shorter list of others": ([{"7": -0.5, "8": -2.0}], [{"8": -0.4}], 1.6),
 }
@@ -416,9 +354,8 @@ def test_probes_of_a_server_may_be_apart_by_what_they_allow():
     assert compared([{"7": -0.5}], [{"7": -0.55}], within=0.1) == ""
 
 
-@pytest.mark.parametrize("is_of_another_folder", [True, False])
-def test_a_part_with_the_same_questions_is_refused(finished, tmp_path, is_of_another_folder):
-    folder = written(tmp_path / "other", IDS[2:6]) if is_of_another_folder else finished
+def test_a_part_with_the_same_questions_is_refused(finished, tmp_path):
+    folder = written(tmp_path / "other", IDS[2:6])
     part = next(folder.glob("part-00000-*"))
     shutil.copy(part, finished / part.name.replace("00000", "00007"))
     words = r"has two answers to question 'q\d', 'q\d\?'; one of its parts was copied into it"

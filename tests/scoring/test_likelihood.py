@@ -65,36 +65,32 @@ def test_the_order_of_the_answers_is_irrelevant_and_pro_of_one_is_nll(rows, rand
 
 
 @given(
-    arrays(np.float64, (4, 5), elements=st.floats(0.001, 1.0)),
-    st.lists(st.floats(0, 1), max_size=4),
+    arrays(np.float64, (4, 6), elements=st.floats(0.001, 0.16)),
+    st.lists(st.floats(0.001, 1), max_size=3),
 )
-def test_kept_counts_the_answers_at_or_above_alpha(probs, alphas):
-    alphas = [0.0, *alphas, *probs[0, :2]]  # exact ties among them
-    with np.errstate(divide="ignore"):
-        is_likely = np.log(probs)[:, :, None] >= np.log(alphas)
-    expected = np.maximum(1, is_likely.sum(axis=1))
-    np.testing.assert_array_equal(scoring.adaptive_k(np.log(probs), alphas), expected)
+def test_what_reaches_alpha_counts_as_in_the_formulas(probs, alphas):
+    alphas = [*alphas, *probs[0, :2]]  # exact ties among them
+    log_probs = np.log(probs)
+    answers, open_log_probs = log_probs[:, :4], log_probs[:, 4:]
+    k = scoring.adaptive_k(log_probs, alphas)
+    missing = scoring.mass_not_found(log_probs, alpha=alphas)
+    floor = scoring.alpha_floor(answers, alpha=alphas, open_log_probs=open_log_probs)
+    bound = scoring.tree_bound(log_probs, probs, alpha=alphas)
+    for row, place in np.ndindex(k.shape):
+        kept = probs[row][log_probs[row] >= np.log(alphas[place])]
+        rest = 1 - kept.sum()
+        assert k[row, place] == max(1, len(kept))
+        assert missing[row, place] == pytest.approx(rest)
+        expected = -(kept * np.log(kept)).sum() - rest * math.log(alphas[place])
+        assert floor[row, place] == pytest.approx(expected)
+        assert bound[row, place] == pytest.approx((kept * kept).sum())
+    assert scoring.adaptive_k(log_probs, 0).tolist() == [6] * 4
 
 
 def test_a_question_without_answers_keeps_none():
-    assert scoring.adaptive_k(padded([[0.3, 0.1], []]), [0.2, 1.0]).tolist() == [[1, 1], [0, 0]]
-
-
-def test_scores_by_hand():
-    # First question: p = 1/8 in 3 tokens, p = 1/2 in 2 tokens. Second: p = 1/4 in 1 token. The
-    # scores are in units of log 2.
-    log_probs = math.log(2) * np.array([[-3.0, -1.0], [-2.0, NAN]])
-    means = log_probs / np.array([[3, 2], [1, NAN]])  # -1, -1/2; -2
-    # PRO at α = 0.1 keeps both answers: 3 - (1/2) 2 - (1/8) 0 = 2; at α = 0.3 the first alone.
-    for scores, expected in (
-        (scoring.pro(log_probs, alpha=0.1), [2, 2]),
-        (scoring.pro(log_probs, alpha=0.3), [1, 2]),
-        (scoring.average_log_likelihood(means, log_probs), [0.5, 2]),
-        (scoring.predictive_entropy(log_probs), [1 / 2 + 3 / 8, 2 / 4]),
-        (scoring.predictive_entropy_mc(log_probs), [(3 + 1) / 2, 2]),
-        (scoring.normalized_entropy(means), [(1 + 0.5) / 2, 2]),
-    ):
-        np.testing.assert_allclose(scores / math.log(2), expected)
+    log_probs = padded([[0.3, 0.1], []])
+    assert scoring.adaptive_k(log_probs, [0.2, 1.0]).tolist() == [[1, 1], [0, 0]]
+    assert np.isnan(scoring.tree_bound(log_probs, [[1, 1]] * 2)).tolist() == [False, True]
 
 
 def test_of_the_most_probable_answers_the_highest_mean_counts_if_it_is_known():
@@ -110,18 +106,15 @@ def test_a_question_without_answers_is_nan_and_alone_in_that(score):
     assert (result.dtype, np.isnan(result).tolist()) == (np.float64, [True, False])
     assert np.isnan(score(np.empty((2, 0)))).tolist() == [True, True]
     assert score(np.empty((0, 3))).shape == (0,)
+    assert str(score(np.array([[0.0, NAN]]))[0]) == "0.0"  # and not -0.0
 
 
-@pytest.mark.parametrize("bad", [0.1, 2e-6, np.inf, -np.inf])
 @pytest.mark.parametrize("score", [*ALL_SCORES, scoring.pro_all_k, scoring.mass])
-def test_impossible_log_probabilities_name_row_and_answer(score, bad):
-    # The first value, which is above 0 by rounding, is allowed.
-    with pytest.raises(ValueError, match="row 1, answer 2"):
-        score(np.array([[5e-7, -1.0, -2.0], [-1.0, -3.0, bad]]))
-
-
-@pytest.mark.parametrize("score", ALL_SCORES)
-def test_log_probabilities_have_two_axes(score):
+def test_impossible_log_probabilities_name_row_and_answer(score):
+    for bad in (0.1, 2e-6, np.inf, -np.inf):
+        # The first value, which is above 0 by rounding, is allowed.
+        with pytest.raises(ValueError, match="row 1, answer 2"):
+            score(np.array([[5e-7, -1.0, -2.0], [-1.0, -3.0, bad]]))
     with pytest.raises(ValueError, match=r"\(n, N\)"):
         score(np.array([-1.0, -2.0]))
 
@@ -145,35 +138,22 @@ def test_a_value_that_a_mask_hides_is_missing(score):
     np.testing.assert_array_equal(score(HIDDEN), score(HIDDEN.filled(NAN)))
 
 
-def test_a_meaning_that_a_mask_hides_is_missing():
-    log_probs = [[-1.0, NAN], [NAN, -0.2]]
-    masked = np.ma.array([[0, 5], [5, 0]], mask=HIDDEN.mask)
-    found = scoring.meaning_log_probs(log_probs, masked)
-    expected = scoring.meaning_log_probs(log_probs, [[0, -1], [-1, 0]])
-    np.testing.assert_array_equal(found, expected)
+ALPHAS = (-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]], np.ma.array([0.1, 0.2], mask=[0, 1]))
+KS = (0, 1.5, 2.0, True, [1, 0], "2", np.array([], int), np.ma.array([1, 2], mask=[0, 1]))
+REFUSED = [
+    *(("alpha must lie in", scoring.pro, {"alpha": alpha}) for alpha in ALPHAS),
+    *(("k must be an integer of at least 1", scoring.pro_at_k, {"k": k}) for k in KS),
+    ("alpha must be above 0", scoring.alpha_floor, {"alpha": 0.0}),
+    ("must have the shape", scoring.average_log_likelihood, {"log_probs": [[-1.0, -2.0]]}),
+    ("below search_alpha", scoring.pro, {"alpha": 0.1, "search_alpha": 0.25}),
+    ("top_n=3", scoring.pro_at_k, {"k": 3, "search_alpha": 0.25}),
+]
 
 
-@pytest.mark.parametrize(
-    "alpha", [-0.1, 1.1, NAN, [0.1, 2.0], [[0.1]], np.ma.array([0.1, 0.2], mask=[0, 1])]
-)
-def test_an_alpha_outside_0_to_1_is_refused(alpha):
-    with pytest.raises(ValueError, match="alpha must lie in"):
-        scoring.pro([[-1.0]], alpha=alpha)
-
-
-@pytest.mark.parametrize("k", [0, 1.5, 2.0, True, [1, 0], "2", np.array([], int)])
-def test_a_k_that_is_not_a_positive_integer_is_refused(k):
-    with pytest.raises(ValueError, match="k must be an integer of at least 1"):
-        scoring.pro_at_k([[-1.0]], k)
-
-
-def test_other_arguments_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="k must be"):
-        scoring.pro_at_k([[-1.0]], np.ma.array([1, 2], mask=[0, 1]))
-    with pytest.raises(ValueError, match="alpha must be above 0"):
-        scoring.alpha_floor([[-1.0]], alpha=0.0)
-    with pytest.raises(ValueError, match="mean_log_probs must have the shape"):
-        scoring.average_log_likelihood([[-1.0]], [[-1.0, -2.0]])
+@pytest.mark.parametrize(("words", "score", "options"), REFUSED)
+def test_arguments_that_do_not_fit_are_refused(words, score, options):
+    with pytest.raises(ValueError, match=words):
+        score([[-1.0]], **options)
 
 
 def test_a_score_needs_answers_that_the_search_looked_for_and_no_others():
@@ -182,10 +162,6 @@ def test_a_score_needs_answers_that_the_search_looked_for_and_no_others():
     np.testing.assert_array_equal(both, scoring.pro_at_k(log_probs, 2))
     at_the_search = scoring.pro(log_probs, alpha=0.25, search_alpha=0.25)
     np.testing.assert_array_equal(at_the_search, scoring.pro(log_probs, alpha=0.25))
-    with pytest.raises(ValueError, match="below search_alpha"):
-        scoring.pro(log_probs, alpha=0.1, search_alpha=0.25)
-    with pytest.raises(ValueError, match="top_n=3"):
-        scoring.pro_at_k(log_probs, 3, search_alpha=0.25)
     # The best alone needs no search.
     assert np.isnan(scoring.pro_at_k([[NAN]], 1, search_alpha=0.2)).all()
 
@@ -200,6 +176,8 @@ def test_mass_above_one_is_measured_and_warned_about_once_with_its_count(score):
     assert [warning.filename for warning in caught] == [__file__]  # it points at the caller
     score(log_probs[[0, 3]])  # warnings are errors here
     np.testing.assert_allclose(scoring.mass(log_probs), [0.1, 1.5, 1.5, 1.0, 0.0])
+    missing = scoring.mass_not_found(log_probs, alpha=0.0)
+    np.testing.assert_allclose(missing, [0.9, 0.0, 0.0, 0.0, 1.0], atol=1e-12)
     assert scoring.above_one(log_probs).tolist() == [False, True, True, False, False]
 
 
@@ -210,30 +188,6 @@ def test_a_mass_next_to_the_limit_is_rounded_correctly_before_it_is_compared():
     assert 0 < is_above.sum() < 1000
     assert (np.exp(log_probs).sum(axis=1) > 1 + 1e-6).tolist() != is_above.tolist()
     assert scoring.above_one(log_probs).tolist() == is_above.tolist()
-
-
-def test_the_alpha_floor_by_hand():
-    log_probs = np.log([[0.5, 0.2, 0.05], [0.03, np.nan, np.nan]])
-    terms = -0.5 * np.log(0.5) - 0.2 * np.log(0.2) - 0.3 * np.log(0.1)
-    only_first = -0.5 * np.log(0.5) - 0.5 * np.log(0.3)
-    floors = scoring.alpha_floor(log_probs, alpha=[0.1, 0.3])
-    np.testing.assert_allclose(floors, [[terms, only_first], -np.log([0.1, 0.3])])
-    open_log_probs = np.log([[0.15], [np.nan]])
-    opened = scoring.alpha_floor(log_probs, alpha=0.1, open_log_probs=open_log_probs)
-    assert opened[0] == pytest.approx(terms - 0.15 * np.log(0.15) + 0.15 * np.log(0.1))
-
-
-def test_the_mass_not_found_by_hand():
-    log_probs = np.log([[0.5, 0.2, 0.05], [0.03, np.nan, np.nan]])
-    found = scoring.mass_not_found(log_probs, alpha=[0.1, 0.01])
-    np.testing.assert_allclose(found, [[0.3, 0.25], [1.0, 0.97]], atol=1e-12)
-
-
-def test_the_tree_bound_by_hand():
-    prefixes = np.log([[1.0, 0.4, 0.1], [1.0, np.nan, np.nan], [np.nan] * 3])
-    entropies = [[2.0, 1.0, 0.5], [0.3, 0, 0], [0, 0, 0]]
-    bounds = scoring.tree_bound(prefixes, entropies, alpha=[0.2, 0.0])
-    np.testing.assert_allclose(bounds, [[2.4, 2.45], [0.3, 0.3], [NAN, NAN]])
 
 
 @given(distributions(), st.integers(1, 12), st.floats(0.001, 1.0))
@@ -249,8 +203,3 @@ def test_pro_grows_with_k_and_stays_below_the_alpha_floor_and_both_below_the_ent
     assert floor <= entropy + 1e-9
     if log_probs.max() >= np.log(alpha):
         assert scoring.pro(log_probs, alpha=alpha)[0] <= floor + 1e-9
-
-
-@pytest.mark.parametrize("score", ALL_SCORES)
-def test_a_certain_answer_has_no_negative_zero(score):
-    assert str(score(np.array([[0.0, NAN]]))[0]) == "0.0"

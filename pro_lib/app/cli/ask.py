@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     INPUT_FILE,
@@ -37,7 +37,7 @@ SEARCH_SENTENCES = {
 }
 
 
-@click.command("ask", cls=Command)
+@pro.command("ask")
 @click.argument("question")
 @click.option(
     "--model",

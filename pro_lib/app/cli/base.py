@@ -1,4 +1,4 @@
-"""Classes of the commands: they refuse empty names, and turn every error into one line."""
+"""The group `pro`: its commands refuse empty names, and turn every error into one line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+import pro_lib
 from pro_lib.common.validation import describe, not_empty, one_line
 
 # Parameters that are text and may be empty; all others are names, paths or numbers.
@@ -110,3 +111,13 @@ class _OneLineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the message as one line without control characters."""
         return one_line(super().format(record))
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(pro_lib.__version__)
+def pro() -> None:
+    """Measure how uncertain a language model is about its answers.
+
+    PRO, the main score, is computed from the probabilities of the most likely answers. A higher
+    score means more uncertainty.
+    """

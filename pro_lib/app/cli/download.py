@@ -2,12 +2,12 @@
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
 
 
-@click.command("download", cls=Command)
+@pro.command("download")
 @click.argument("name")
 @click.option("--accept-license", is_flag=True, help="Accept the licence without being asked.")
 def download_command(name: str, accept_license: bool) -> None:
@@ -34,7 +34,7 @@ def download_command(name: str, accept_license: bool) -> None:
     say(folder)
 
 
-@click.command("models", cls=Command)
+@pro.command("models")
 def models_command() -> None:
     """List the bundled models with their folders, and the models that can be downloaded."""
     installed = catalog.bundled_models()

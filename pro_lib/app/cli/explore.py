@@ -6,29 +6,28 @@ import os
 import sys
 import webbrowser
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
     alpha_option,
     answer_options,
+    check_output_of,
     correctness_option,
     example_option,
     force_option,
-    input_paths,
     methods_option,
     requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
-from pro_lib.common.files import check_output, link_target, regular, sha256, write_whole, writing
+from pro_lib.common.files import link_target, regular, sha256, write_whole, writing
 from pro_lib.common.validation import extra, is_printable
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix can follow
 
 
-@click.command("explore", cls=Command)
+@pro.command("explore")
 @click.argument("run", required=False, type=ANSWERS)
 @answer_options
 @correctness_option
@@ -52,12 +51,11 @@ _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix ca
 def explore_command(
     run: str | None,
     html: Path | None,
-    force: bool,
     alpha: float,
     methods: Sequence[str] | None,
     example: bool,
     lab: bool,
-    **reading: Any,
+    **options: Any,
 ) -> None:
     """Open the explorer in the browser: single questions, their answers, and a slider for α.
 
@@ -74,22 +72,26 @@ def explore_command(
     from pro_lib.app.correctness import read_correctness
 
     source = run or str(catalog.EXAMPLE)
-    check_page = partial(
-        check_output,
-        option="--html",
-        inputs=input_paths(source, reading),
-        force=force,
-        is_ours=lambda path: explorer.page_source(path) == explorer.source_digest(source),
-        foreign="is not a page of the same RUN",
-    )
+
+    def check_page(page: Path) -> None:
+        check_output_of(
+            source,
+            page,
+            options,
+            option="--html",
+            is_ours=lambda file: explorer.page_source(file) == explorer.source_digest(source),
+            foreign="is not a page of the same RUN",
+        )
+
     if html:  # checked before the run is read, which may take long
         check_page(html)
-    rule = read_correctness(reading["correctness"], accepts_sample=False)
-    answers = requested_answers(source, reading, verdict=rule.verdict)
+    correctness = read_correctness(options["correctness"], accepts_sample=False)
+    answers = requested_answers(source, options, log_metric=correctness.log_metric)
     page = html or (_example_page() if run is None else _default_page(run, answers))
     check_page(page)
-    options: dict[str, Any] = {"choices": rule.choices, "methods": methods}
-    explorer.to_html(answers, page, alpha=alpha, source=source, **options)
+    explorer.to_html(
+        answers, page, alpha=alpha, source=source, rules=correctness.rules, methods=methods
+    )
     counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
     say(f"{counts}; page: {page}")
     if not html:

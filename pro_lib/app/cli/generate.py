@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import columns_option, strict_option
 from pro_lib.app.cli.output import say
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FEW_QUESTIONS = 100
 
 
-@click.command("generate", cls=Command)
+@pro.command("generate")
 @click.argument("model")
 @click.argument("strategies", nargs=-1, required=True)
 @click.option(

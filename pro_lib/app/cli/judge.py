@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
     answer_options,
+    check_output_of,
     force_option,
-    input_paths,
     requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
-from pro_lib.common.files import check_output, write_whole
+from pro_lib.common.files import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,7 +34,7 @@ _WITHOUT_VERDICT = {
 }
 
 
-@click.command("judge", cls=Command)
+@pro.command("judge")
 @click.argument("answers", type=ANSWERS)
 @click.option("--model", required=True, help="The judge: a local model, or its name on --server.")
 @click.option("--server", help="Address of an OpenAI-compatible server, such as http://host/v1.")
@@ -77,9 +77,8 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     concurrency: int,
     every_answer: bool,
     output: Path,
-    force: bool,
     yes: bool,
-    **reading: Any,
+    **options: Any,
 ) -> None:
     """Ask a model whether answers are right, given the references.
 
@@ -94,14 +93,8 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     from pro_lib.app import judge_verdicts
     from pro_lib.common.files import csv_text
 
-    check_output(
-        output,
-        option="--output",
-        inputs=input_paths(answers, reading),
-        force=force,
-        is_ours=judge_verdicts.is_verdict_table,
-    )
-    run = requested_answers(answers, reading)
+    check_output_of(answers, output, options, is_ours=judge_verdicts.is_verdict_table)
+    run = requested_answers(answers, options)
     table = judge_verdicts.answers_to_judge(run, every_answer=every_answer)
 
     def confirm(prompts: list[str]) -> None:
@@ -126,7 +119,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
             concurrency=concurrency,
         )
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    table = judge_verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
+    table = judge_verdicts.verdict_table(table, model=judge, cache=cache, confirm=confirm)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
 

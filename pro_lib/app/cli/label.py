@@ -8,21 +8,20 @@ from typing import Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import pro
 from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
     answer_options,
-    input_paths,
+    check_output_of,
     requested_answers,
 )
 from pro_lib.app.cli.output import say
-from pro_lib.common.files import check_output
 
 FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
 
 
-@click.command("label", cls=Command)
+@pro.command("label")
 @click.argument("run", type=ANSWERS)
 @answer_options
 @click.option(
@@ -70,7 +69,7 @@ def label_command(
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
     path = labels or default_label_file(run)
-    check_output(path, option="--labels", inputs=input_paths(run, reading))
+    check_output_of(run, path, reading, option="--labels")
     # The plan says which answers are labelled, also after a later call for fewer questions.
     reading["all_questions"] |= plan_path(path).exists()
     answers = requested_answers(run, reading)
@@ -83,13 +82,15 @@ def label_command(
         is_adjudication=adjudicate,
     )
     with LabelServer(session) as server, server.redirect_file() as page:
-        n_answers = f"{session.plan.n_labels} of {len(session.plan.today)} different answers"
+        n_answers = len(session.planned.answers)
+        n_labels = session.planned.plan.n_labels
         say(*session.reply("open")["notes"])
         if adjudicate:
             say("To decide: the answers on which the labellers differ.")
         else:
-            say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
-        if len(session.plan.today) < FEWEST_ANSWERS:
+            words = f"{n_labels} of {n_answers} different answers"
+            say(f"To label: {words}, with {session.planned.n_requests} labels in all.")
+        if n_answers < FEWEST_ANSWERS:
             say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
         say(f"Labels: {path}", f"Page: {server.address}", "Press Ctrl-C to stop.")
         if browser:

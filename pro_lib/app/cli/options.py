@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from pro_lib.app.answer_source import locate_answers
+from pro_lib.common.files import check_output
 from pro_lib.common.validation import SentenceError
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def requested_answers(path: str, options: Mapping[str, Any], **of_files: Any) ->
     Args:
         path: the file, run folder or run.
         options: the values of `answer_options`, and perhaps of others.
-        **of_files: the parameters `fields` and `verdict` of `read_answers`.
+        **of_files: the parameters `fields` and `log_metric` of `read_answers`.
     """
     from pro_lib.app.answer_source import read_answers
 
@@ -185,6 +186,23 @@ def check_columns(columns: Mapping[str, list[str]] | None, questions: str | None
         )
 
 
-def input_paths(path: str, options: Mapping[str, Any]) -> list[str]:
-    """Return what a command reads: the answers, and files of questions and of labels."""
-    return [each for each in (path, options["questions"], options.get("correctness")) if each]
+def check_output_of(
+    path: str, output: Path, options: Mapping[str, Any], *, option: str = "--output", **checks: Any
+) -> None:
+    """Raise `RunError` if the output of a command that reads answers would replace another file.
+
+    Args:
+        path: the answers.
+        output: the file that will be written.
+        options: the values of `answer_options`, and perhaps of others.
+        option: the option that names the output.
+        **checks: the parameters `is_ours` and `foreign` of `files.check_output`.
+    """
+    inputs = [path, options["questions"], options.get("correctness")]
+    check_output(
+        output,
+        option=option,
+        inputs=filter(None, inputs),
+        force=options.get("force", False),
+        **checks,
+    )

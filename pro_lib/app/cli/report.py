@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, input_paths
+from pro_lib.app.cli.base import pro
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, check_output_of
 from pro_lib.app.cli.output import say
 from pro_lib.app.cli.scoring_options import (
     answer_sources,
@@ -17,10 +17,10 @@ from pro_lib.app.cli.scoring_options import (
     requested_scores,
     scoring_options,
 )
-from pro_lib.common.files import check_output, write_whole
+from pro_lib.common.files import write_whole
 
 
-@click.command("report", cls=Command)
+@pro.command("report")
 @click.argument("responses", required=False, type=ANSWERS)
 @click.option(
     "--output",
@@ -40,13 +40,7 @@ def report_command(responses: str | None, output: Path, **options: Any) -> None:
     from pro_lib.app import report
 
     [source] = answer_sources([responses] if responses else [], options)
-    check_output(
-        output,
-        option="--output",
-        inputs=input_paths(source, options),
-        force=options["force"],
-        is_ours=report.is_report,
-    )
+    check_output_of(source, output, options, is_ours=report.is_report)
     scored = requested_scores(source, options)
     mistrust = requested_mistrust(scored, options)
     name = scored.run.name if os.path.isdir(source) else os.path.basename(source)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pro_lib.app.cli.base import Command
+from pro_lib.app.cli.base import Command, pro
 from pro_lib.app.cli.options import force_option
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
@@ -33,7 +33,7 @@ class _RunCommand(Command):
             formatter.write_dl(list(help_texts().items()))
 
 
-@click.command("run", cls=_RunCommand)
+@pro.command("run", cls=_RunCommand)
 @click.argument("notebook")
 @click.option(
     "-p",

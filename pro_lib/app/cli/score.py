@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from pro_lib.app.cli.base import Command
-from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, input_paths
+from pro_lib.app.cli.base import pro
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, check_output_of
 from pro_lib.app.cli.output import json_line, say, table_lines
 from pro_lib.app.cli.scoring_options import (
     FILE_ORDER,
@@ -17,12 +17,12 @@ from pro_lib.app.cli.scoring_options import (
     requested_scores,
     scoring_options,
 )
-from pro_lib.common.files import check_output, write_whole
+from pro_lib.common.files import write_whole
 
 _ONE_FILE_OPTIONS = ("output", "answers", "sort", "target")
 
 
-@click.command("score", cls=Command)
+@pro.command("score")
 @click.argument("responses", nargs=-1, type=ANSWERS)
 @scoring_options
 @click.option("--output", type=OUTPUT_FILE, help="Write scores to a .csv, .jsonl or .parquet file.")
@@ -72,13 +72,7 @@ def _score(source: str, options: dict[str, Any], as_json: bool) -> None:
     output = options["output"]
     if output:
         score_table.check_suffix(output)
-        check_output(
-            output,
-            option="--output",
-            inputs=input_paths(source, options),
-            force=options["force"],
-            is_ours=score_table.is_score_table,
-        )
+        check_output_of(source, output, options, is_ours=score_table.is_score_table)
     scored = requested_scores(source, options, accepts_sample=True)
     mistrust = requested_mistrust(scored, options)
     method = mistrust.method

@@ -1,7 +1,6 @@
-"""Splits of imported runs, and files of correctness labels."""
+"""Files of correctness labels."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,23 +10,16 @@ from pydantic import AfterValidator, BeforeValidator
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.common.validation import Format, Text, not_empty
 from pro_lib.questions.file_readers import Identity, rows_of
-from pro_lib.questions.question_sets import lend_validation
 from pro_lib.questions.tables import BadRow
-from pro_lib.runs.run import Run
 
-# `split_records` draws this many times `n_validation` questions, so that α can be chosen again on
-# others.
-POOL = 5
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
+# Values of the column `status` of `pro judge` for answers that have no verdict
+_WITHOUT_VERDICT = ("refused", "undecided", "unknown")
 
 
 def _truth_value(value: object) -> object:
     """Return True or False for the usual words and numbers, and any other value as it is."""
     return _TRUTH.get(str(value).strip().lower(), value)
-
-
-# Values of the column `status` of `pro judge` for answers that have no verdict
-_WITHOUT_VERDICT = ("refused", "undecided", "unknown")
 
 
 _Unmarked = AfterValidator(without_spreadsheet_mark)
@@ -47,43 +39,6 @@ class _Label(Format):
     correct: Annotated[bool, BeforeValidator(_truth_value)]
     question: _OptionalText = ""
     accepted_answers: _OptionalText = ""
-
-
-def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) -> Run:
-    """Return the run with every question in the split `validation` or `test`.
-
-    The splits are those of the records if these have any. Otherwise `POOL` times `n_validation`
-    questions are drawn for validation, so that α can be chosen again on other questions, but at
-    most half of all questions. Questions with the same text stay in one split and count as one.
-
-    Args:
-        run: the run, with one row per question in `run.questions`.
-        n_validation: the number of questions that α is chosen on; None for half of all questions.
-        seed: the seed of the draw.
-
-    Raises:
-        RunError: only some questions have a split, or there are fewer than two questions.
-
-    Example:
-        >>> from pro_lib.importing import from_records
-        >>> records = [{"question_id": name, "answers": [{"log_prob": -1.0}]} for name in "abcd"]
-        >>> run = split_records(from_records(records), n_validation=None)
-        >>> run.questions["split"].value_counts().to_dict()
-        {'validation': 2, 'test': 2}
-    """
-    splits = run.questions["split"]
-    if splits.notna().all():
-        return run
-    if splits.notna().any():
-        raise RunError(
-            f"run {run.name} has a split for some of its questions only; give one to all or to none"
-        )
-    if len(splits) < 2:
-        words = f"has {len(splits)} questions, too few to draw some for validation"
-        raise RunError(f"run {run.name} {words}")
-    table = run.questions.assign(split="test")
-    table = lend_validation(table, n_validation, seed, lender=f"run {run.name}", pool=POOL)
-    return replace(run, questions=table)
 
 
 def is_sampled(row: Mapping[str, object]) -> bool:

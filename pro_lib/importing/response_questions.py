@@ -1,21 +1,26 @@
-"""Decide which question each response answers: by its id, its request, its text or its place."""
+"""Decide which question each response answers, by its id, request, text or place."""
 
 import re
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.importing.answers import Problem
+from pro_lib.importing.conversations import question_texts
 from pro_lib.importing.responses import Response
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import unzipped
+from pro_lib.questions.question_sets import QuestionSet, rename_reserved
 from pro_lib.questions.repeats import folded
+from pro_lib.questions.tables import is_damaged
 
+_DAMAGED_REQUEST = Problem(reasons.UNREADABLE, "its request has an unpaired surrogate")
 _NOT_GIVEN = Problem("", words="whose question is not among the given questions")
 _AMBIGUOUS = "whose text is that of several given questions; give question_id"
 _OTHER_TEXT = "whose question has another text in the given questions"
@@ -24,10 +29,75 @@ _OTHER_CONTEXT = "with other words around the question than most prompts, so one
 _NUMBERED = re.compile(r"(.+)[-_.:#/](\d{1,9})")
 
 
+def run_questions(
+    responses: Sequence[Response], given: QuestionSet | pd.DataFrame | None, path: Path
+) -> pd.DataFrame:
+    """Set the question ids of responses, and return their questions or the given ones.
+
+    A response whose question cannot be used, or is not given, is rejected.
+
+    Args:
+        responses: the responses of a file.
+        given: the questions that replace those of the file.
+        path: the file, for messages.
+
+    Raises:
+        RunError: the given questions cannot be used.
+    """
+    texts = question_texts([response.conversation for response in responses])
+    for response, text in zip(responses, texts, strict=True):
+        if text is not None and is_damaged(text):
+            response.reject(_DAMAGED_REQUEST)
+        elif response.question is None:
+            response.question = text
+    if given is not None:
+        return _given_questions(responses, given, path)
+    _set_own_ids(responses, set())
+    _set_missing_ids(responses, path)
+    return _questions_of_file(responses)
+
+
 # --- The questions of a file ---
 
 
-def set_own_ids(responses: Sequence[Response], known_ids: Set[str]) -> None:
+def _questions_of_file(responses: Sequence[Response]) -> pd.DataFrame:
+    """Return the questions of responses, and reject those that contradict an earlier one."""
+    rows: dict[str, dict[str, Any]] = {}
+    first_uses: dict[str, Response] = {}
+    for response in responses:
+        name = response.question_id
+        if name is None:
+            continue
+        row = {
+            "question_id": name,
+            "question": response.question,
+            "references": response.references,
+            "split": response.split,
+            "relation": response.relation,
+            **response.score_columns,
+        }
+        first = first_uses.setdefault(name, response)
+        first_row = rows.setdefault(name, row)
+        if first is response or response.problem is not None:
+            continue
+        for column, value in row.items():
+            if first_row.get(column) is None:
+                first_row[column] = value
+        is_other = any(value not in (None, first_row[column]) for column, value in row.items())
+        if is_other or (first.is_of("records") and response.is_of("records")):
+            words = f"question_id {name!r} was already used ({first.where})"
+            words += ", by another question" if is_other else ""
+            response.reject(Problem(reasons.UNREADABLE, words, is_detail=True))
+    names = dict.fromkeys(name for row in rows.values() for name in row)
+    columns = {name: [row.get(name) for row in rows.values()] for name in names}
+    del rows  # those of a large file take much memory
+    table = pd.DataFrame(columns)
+    if "relation" in table and table["relation"].isna().all():
+        table = table.drop(columns="relation")
+    return table
+
+
+def _set_own_ids(responses: Sequence[Response], known_ids: Set[str]) -> None:
     """Set the ids that the file gives the questions of its responses.
 
     `q0-0` and `q0-1` become `q0` if both answer one question. A warning says so, unless the ids
@@ -97,7 +167,7 @@ def _are_samples(stems: Sequence[str], numbers: Sequence[int], questions: Sequen
     return groups.pop()[:2] in ((0, 1), (1, 2))
 
 
-def set_missing_ids(responses: Sequence[Response], path: Path) -> None:
+def _set_missing_ids(responses: Sequence[Response], path: Path) -> None:
     """Set the ids of questions that the file does not give.
 
     Responses with the same request answer the same question. A failed response without an id and
@@ -121,23 +191,32 @@ def set_missing_ids(responses: Sequence[Response], path: Path) -> None:
 # --- Given questions ---
 
 
-def pair(
+def _given_questions(
+    responses: Sequence[Response], questions: QuestionSet | pd.DataFrame, path: Path
+) -> pd.DataFrame:
+    """Return the given questions with the scores of the file, after pairing the responses."""
+    has_own_ids = not isinstance(questions, QuestionSet) or questions.has_own_ids
+    table = rename_reserved(questions.table if isinstance(questions, QuestionSet) else questions)
+    has_columns = {"question_id", "question"} <= set(table)
+    if not has_columns or table["question_id"].duplicated().any():
+        raise RunError("questions= must have columns question_id and question, and each id once")
+    _set_own_ids(responses, set(table["question_id"]))
+    table = _pair(responses, table, path, has_own_ids=has_own_ids)
+    rows = {each.question_id: each.score_columns for each in responses if each.scores}
+    scores = pd.DataFrame.from_dict(rows, orient="index").reindex(table["question_id"])
+    missing = dict.fromkeys({"references", "split"} - set(table))
+    return table.assign(**missing, **scores.reset_index(drop=True))
+
+
+def _pair(
     responses: Sequence[Response], table: pd.DataFrame, path: Path, *, has_own_ids: bool
 ) -> pd.DataFrame:
     """Set the ids of responses to those of the given questions, and return these questions.
 
     A response is paired with the given question that has its id, otherwise with the one that has
     its text. If the file has neither ids nor texts, the order decides, and a warning says so. A
-    response whose question is not given gets a problem, and so does one whose text is another.
-
-    Args:
-        responses: the responses of a file, with the ids that the file gives.
-        table: the given questions, with question_id and question.
-        path: the file, for messages.
-        has_own_ids: whether the ids are not made of row numbers.
-
-    Raises:
-        RunError: the order decides, but the numbers of responses and questions differ.
+    response whose question is not given is rejected, and so is one whose text is another. Without
+    `has_own_ids`, the given ids are made of row numbers.
     """
     given: dict[str, str] = dict(zip(table["question_id"], table["question"], strict=True))
     texts = [each.question if isinstance(each.question, str) else "" for each in responses]
@@ -158,8 +237,8 @@ def pair(
     for n in by_text:
         targets[n] = _target_of_text(responses[n], texts[n], given, ids_by_words)
     for response, target in zip(responses, targets, strict=True):
-        if target is None and response.problem is None:
-            response.problem = _NOT_GIVEN
+        if target is None:
+            response.reject(_NOT_GIVEN)
     _check_texts(responses, texts, targets, given, set(by_text))
     for n, response in enumerate(responses):
         if ids[n] is None and response.served_id is not None:
@@ -218,13 +297,13 @@ def _target_of_text(
     if len(candidates) > 1:
         candidates = [name for name in candidates if given[name] == text]
         if len(candidates) != 1:
-            _set_problem(response, _AMBIGUOUS, f"{text!r} is the text of several questions")
+            message = f"{text!r} is the text of several questions"
+            response.reject(_contradiction(_AMBIGUOUS, message))
     return candidates[0] if len(candidates) == 1 else None
 
 
-def _set_problem(response: Response, words: str, message: str) -> None:
-    if response.problem is None:
-        response.problem = Problem(reasons.CONTRADICTORY, message, is_detail=True, words=words)
+def _contradiction(words: str, message: str) -> Problem:
+    return Problem(reasons.CONTRADICTORY, message, is_detail=True, words=words)
 
 
 def _last_question(words: str, questions: Collection[str]) -> str | None:
@@ -274,9 +353,9 @@ def _check_texts(
         message = f"{subject} has the text {texts[n]!r} here, but {questions[n]!r} in questions="
         is_other = context != usual if usual else differ and n in by_text
         if word_context is None:
-            _set_problem(responses[n], _OTHER_TEXT, message)
+            responses[n].reject(_contradiction(_OTHER_TEXT, message))
         elif is_other:
-            _set_problem(responses[n], _OTHER_CONTEXT, message)
+            responses[n].reject(_contradiction(_OTHER_CONTEXT, message))
 
 
 def _context(prompt: str, question: str) -> tuple[str, str] | None:
