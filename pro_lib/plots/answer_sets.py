@@ -87,7 +87,7 @@ def table(
         "interval": evaluation.judgement.interval,
     }
     rows = rows.merge(pd.DataFrame(columns), on="alpha", how="left")
-    rows["correctness"] = evaluation.rule
+    rows.insert(0, "correctness", evaluation.rule)
     return [with_run(rows, reported, split)]
 
 
