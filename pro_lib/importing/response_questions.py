@@ -11,6 +11,7 @@ import pandas as pd
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
+from pro_lib.common.validation import is_damaged
 from pro_lib.importing.answers import Problem
 from pro_lib.importing.conversations import question_texts
 from pro_lib.importing.responses import Response
@@ -18,7 +19,6 @@ from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import unzipped
 from pro_lib.questions.question_sets import QuestionSet, rename_reserved
 from pro_lib.questions.repeats import folded
-from pro_lib.questions.tables import is_damaged
 
 _DAMAGED_REQUEST = Problem(reasons.UNREADABLE, "its request has an unpaired surrogate")
 _NOT_GIVEN = Problem("", words="whose question is not among the given questions")

@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from pro_lib.common import reasons
+from pro_lib.common.validation import is_damaged
 from pro_lib.importing.answers import (
     NO_FINISH_REASON,
     NOT_RETURNED,
@@ -22,7 +23,6 @@ from pro_lib.importing.token_alignment import (
     align,
     is_placeholder,
 )
-from pro_lib.questions.tables import is_damaged
 
 # Messages about answers that are scored on some of their tokens; they begin with "3 answers".
 _TOKENS_BEFORE = (

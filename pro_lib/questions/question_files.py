@@ -12,7 +12,8 @@ import pandas as pd
 from pydantic import Field, ValidationError
 
 from pro_lib.common.files import RunError, parse
-from pro_lib.common.validation import Format, Name, sentence
+from pro_lib.common.validation import Format, Name, is_damaged, sentence
+from pro_lib.questions.csv_files import BadRow, check_names
 from pro_lib.questions.file_readers import (
     NUMBER_AS_TEXT,
     Identity,
@@ -32,7 +33,6 @@ from pro_lib.questions.question_formats import (
     plain_name,
 )
 from pro_lib.questions.references import references_of
-from pro_lib.questions.tables import BadRow, check_names, is_damaged
 
 _OneText = Annotated[TextList, Field(max_length=1)]
 # The number of rows that a message about rejected rows shows.
