@@ -72,7 +72,7 @@ def drawn(
 
 def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int) -> Iterator[dict]:
     """Yield a row for each score, target, rule and way of drawing `m` validation questions."""
-    scores = judged.with_pro({"PRO": 0.4})[["PRO", "NLL"]]
+    scores = judged.scores({"PRO": 0.4})[["PRO", "NLL"]]
     correct = judged.correct
     for shift in (False, True):
         outcomes: dict[tuple, list] = {}

@@ -172,7 +172,7 @@ class Evaluation:
                 return scoring.pro(self.log_probs, alpha=alpha, search_alpha=self.search_alpha)
             return scoring.pro_at_k(self.log_probs, k, search_alpha=self.search_alpha)
 
-    def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
+    def scores(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Return the scores of all methods.
 
         Args:
@@ -276,12 +276,12 @@ class Evaluation:
 
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong, or "" if both occur."""
-        words = self.judgement.one_class
-        return f"{self.dataset}, {self.model}, {self.split}: {words}" if words else ""
+        one_class = self.judgement.one_class
+        return f"{self.dataset}, {self.model}, {self.split}: {one_class}" if one_class else ""
 
     def sentence(self) -> str:
         """Return sentences about the questions, the accuracy and the unavailable methods."""
-        sentences = [self.exclusions, f"{self._accuracy_words()}."]
+        sentences = [self.exclusions, f"{self._accuracy_sentence()}."]
         n_above_one = scoring.above_one(self.log_probs).sum()
         if n_above_one:
             sentences.append(
@@ -294,7 +294,7 @@ class Evaluation:
         setting = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         return f"{setting}: {' '.join(sentences)}"
 
-    def _accuracy_words(self) -> str:
+    def _accuracy_sentence(self) -> str:
         """Return the share of right answers, also by the kinds of matches."""
         correct = self.correct
         if not len(correct):
@@ -302,10 +302,10 @@ class Evaluation:
         if self.sampled_judgement is not None:
             return f"{self.accuracy:.3f} of the answers are estimated to be right"
         rule = f" by {self.rule}" if self.rule else ""
-        words = f"{correct.mean():.3f} of the judged answers are right{rule}"
+        sentence = f"{correct.mean():.3f} of the judged answers are right{rule}"
         for name in MATCHES:
             match = self.answers[name]
             if match.notna().all() and correct.any():
                 rejected = 1 - match[correct].mean()
-                words += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
-        return words
+                sentence += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
+        return sentence

@@ -88,10 +88,7 @@ def _questions_of_file(responses: Sequence[Response]) -> pd.DataFrame:
             words = f"question_id {name!r} was already used ({first.where})"
             words += ", by another question" if is_other else ""
             response.reject(Problem(reasons.UNREADABLE, words, is_detail=True))
-    names = dict.fromkeys(name for row in rows.values() for name in row)
-    columns = {name: [row.get(name) for row in rows.values()] for name in names}
-    del rows  # those of a large file take much memory
-    table = pd.DataFrame(columns)
+    table = pd.DataFrame(list(rows.values()))
     if "relation" in table and table["relation"].isna().all():
         table = table.drop(columns="relation")
     return table
@@ -221,15 +218,15 @@ def _pair(
     given: dict[str, str] = dict(zip(table["question_id"], table["question"], strict=True))
     texts = [each.question if isinstance(each.question, str) else "" for each in responses]
     ids = [response.question_id for response in responses]
-    targets: list[str | None] = [name if name in given else None for name in ids]
     if not any(texts) and all(name is None for name in ids):
         targets = _by_order(responses, list(given), path)
-    elif not has_own_ids and any(
-        target and not text for target, text in zip(targets, texts, strict=True)
-    ):
-        words = "has no texts of questions, and the ids of the given questions are row numbers"
-        risk = "if rows were moved, answers belong to the wrong questions"
-        warnings.warn(f"{path} {words}; {risk}", UserWarning, stacklevel=4)
+    else:
+        targets = [name if name in given else None for name in ids]
+        has_text = [bool(text) for text, target in zip(texts, targets, strict=True) if target]
+        if not has_own_ids and not all(has_text):
+            words = "has no texts of questions, and the ids of the given questions are row numbers"
+            risk = "if rows were moved, answers belong to the wrong questions"
+            warnings.warn(f"{path} {words}; {risk}", UserWarning, stacklevel=4)
     by_text = [n for n, target in enumerate(targets) if target is None and texts[n]]
     ids_by_words: dict[str, list[str]] = {}
     for name, text in given.items():
@@ -240,20 +237,21 @@ def _pair(
         if target is None:
             response.reject(_NOT_GIVEN)
     _check_texts(responses, texts, targets, given, set(by_text))
-    for n, response in enumerate(responses):
-        if ids[n] is None and response.served_id is not None:
-            ids[n] = str(response.served_id)
-    new_ids = {} if has_own_ids else _ids_of_file(ids, targets)
+    new_ids = {} if has_own_ids else _ids_of_file(responses, targets)
     for response, target in zip(responses, targets, strict=True):
         response.question_id = new_ids.get(str(target), target)
     question_ids = [new_ids.get(name, name) for name in given]
     return table.assign(question_id=question_ids).reset_index(drop=True)
 
 
-def _ids_of_file(ids: Sequence[str | None], targets: Sequence[str | None]) -> dict[str, str]:
+def _ids_of_file(responses: Sequence[Response], targets: Sequence[str | None]) -> dict[str, str]:
     """Return the ids that the file gives the paired questions, if each has one of its own."""
-    pairs = {(target, name) for target, name in zip(targets, ids, strict=True) if target and name}
-    own_ids = {str(target): name for target, name in pairs if name is not None}
+    pairs = set()
+    for response, target in zip(responses, targets, strict=True):
+        name = response.served_id if response.question_id is None else response.question_id
+        if target is not None and name is not None:
+            pairs.add((target, str(name)))
+    own_ids = dict(pairs)
     return own_ids if len(pairs) == len(own_ids) == len(set(own_ids.values())) else {}
 
 

@@ -121,6 +121,18 @@ class Response:
         return int(numbers[-1]) if numbers else 0
 
     @property
+    def prompt(self) -> str | None:
+        """The text of the prompt, or of the question in it, if it is known."""
+        if self.conversation is not None and len(self.conversation) == 1:
+            return self.conversation[0].text or None
+        return self.question if isinstance(self.question, str) else None
+
+    def place_of(self, position: int) -> str:
+        """Return the place of one of its answers, for messages."""
+        name = f"answers[{position}]" if self.is_record else f"choice {position}"
+        return f"{self.where}, {name}"
+
+    @property
     def score_columns(self) -> dict[str, float]:
         """The scores that a record contains, by their columns in a run."""
         return {f"score_{method}": score for method, score in (self.scores or {}).items()}

@@ -52,7 +52,7 @@ _MEANINGS = {
 }
 
 
-def usable(
+def usable_values(
     answer: Answer, prompt: str | None, *, is_record: bool, notes: Counter[str]
 ) -> dict[str, Any] | Problem:
     """Return the values of an answer by column of a run, or why the answer cannot be used.

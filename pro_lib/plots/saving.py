@@ -138,24 +138,14 @@ def read_caption(path: str | Path) -> str:
 
 
 def _is_current_caption(path: Path, text: str, numbers: str) -> bool:
-    """Return whether a caption has this text.
-
-    The words are the same, and the numbers differ as little as on another processor. If the stored
-    table has other numbers, because it was kept, only the words have to be the same.
-    """
+    """Return whether a caption has this text, or only other numbers if the table was kept."""
     if not path.is_file():
         return False
     stored = path.read_text(encoding="utf-8")
     stored_numbers = path.with_suffix(".csv").read_text(encoding="utf-8")
-    if _NUMBER.sub("", stored) != _NUMBER.sub("", text):
-        return False
-    if not tables_agree(numbers, stored_numbers, is_exact=True):
-        return True
-    values = [map(float, _NUMBER.findall(each)) for each in (stored, text)]
-    # Some of the numbers may be of another table, which was kept.
-    pairs = zip(*values, strict=True)
-    tolerance = 1.01 * _PROCESSOR
-    return all(isclose(*pair, rel_tol=tolerance, abs_tol=tolerance) for pair in pairs)
+    if tables_agree(numbers, stored_numbers, is_exact=True):
+        return stored == text
+    return _NUMBER.sub("", stored) == _NUMBER.sub("", text)
 
 
 def _is_caption(path: Path) -> bool:

@@ -26,9 +26,9 @@ from commands import answer, json_of, record, refused, typed, write_lines
 from test_explorer import many
 
 from pro_lib import importing
+from pro_lib.app import label_page
 from pro_lib.app.cli.label import default_label_file
-from pro_lib.app.explorer import label_server
-from pro_lib.app.explorer.label_server import LabelServer
+from pro_lib.app.label_page import LabelServer
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import Splits, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
@@ -628,8 +628,8 @@ def test_a_dropped_connection_ends_quietly(server, head, capfd):
 
 
 def test_a_message_that_never_arrives_ends_its_thread(server, monkeypatch, capfd):
-    assert 0 < label_server._Handler.timeout <= 60
-    monkeypatch.setattr(label_server._Handler, "timeout", 0.2)
+    assert 0 < label_page._Handler.timeout <= 60
+    monkeypatch.setattr(label_page._Handler, "timeout", 0.2)
     with connected(server) as connection:
         n_threads = threading.active_count()
         connection.sendall(message_head(server, 50))

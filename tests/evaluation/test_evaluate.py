@@ -57,7 +57,7 @@ def test_the_most_probable_answer_of_any_run_is_judged_and_every_method_reads_it
     better = toy_run({"a": [("no", 0.9)], "b": [("no", 0.1)], "c": [("no", 0.1)]})
     with_better = evaluate(BEAMS, samples=SAMPLES, others=[better])
     assert list(with_better.answers["text"]) == ["no", "no", "yes"]
-    table = judged.with_pro({"PRO": 0.25})
+    table = judged.scores({"PRO": 0.25})
     assert list(table) == ["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"]
     np.testing.assert_allclose(table["NLL"], -np.log([0.5, 0.4, 0.2]))
     np.testing.assert_allclose(table["PE-MC"][2], -np.log([0.6, 0.2]).mean())
@@ -172,7 +172,7 @@ def test_the_order_in_which_answers_were_found_moves_no_score():
         shuffled[str(number)] = random.sample(answers, len(answers))
     runs = toy_run(found), toy_run(shuffled)
     judged = [evaluate(run, samples=run, similarities=LEXICAL) for run in runs]
-    tables = [one.with_pro({"PRO": 0.05}) for one in judged]
+    tables = [one.scores({"PRO": 0.05}) for one in judged]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
     pd.testing.assert_frame_equal(judged[0].answers, judged[1].answers)
 
