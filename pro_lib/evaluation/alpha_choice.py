@@ -55,10 +55,6 @@ class Splits:
         """Return the best α of each of these scores that needs one, by name."""
         return {name: self.alpha(name) for name in names if name in self.reported.alpha_names}
 
-    def sentence(self) -> str:
-        """Return sentences about the questions that α is chosen on, and about those reported."""
-        return f"{self.validation.sentence()}\n{self.reported.sentence()}"
-
 
 @dataclass(frozen=True)
 class AlphaChoice:
