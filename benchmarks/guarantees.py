@@ -39,7 +39,7 @@ def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
     experiment = Experiment(
         search_alpha=0.005, protocol="workbench", similarity=["lexical", "alias"]
     )
-    judged = experiment.evaluations(*pair, "all", methods="all")[-1]
+    judged = experiment.evaluations(*pair, "all", methods="all")[0][-1]
     exposure = experiment.both_splits(*pair, "diverse_beam").questions.set_index("question_id")[
         "exposure"
     ]
@@ -185,7 +185,7 @@ def main() -> None:
     experiment, judged, is_exposed = embedded()
     pools = [(judged, N_VALIDATION, is_exposed)]
     for path in arguments.published:
-        published_run = evaluation.evaluate(importing.import_answers(path)).judged
+        published_run = evaluation.evaluate(importing.import_answers(path))
         uncertainty = published_run.baselines["Deg, NLI agreement"]
         pools.append((published_run, 1000, (uncertainty < uncertainty.median()).to_numpy()))
     tables = []

@@ -135,7 +135,7 @@ def stored(path: Path, truth: str) -> Questions:
     """
     with warnings.catch_warnings(action="ignore"):
         run = import_answers(path) if path.is_file() else read_run(path)
-        evaluation: Evaluation = evaluate(run, protocol="workbench").judged
+        evaluation: Evaluation = evaluate(run, protocol="workbench")
         pro = evaluation.pro(0.1)
     nll = evaluation.baselines["NLL"].to_numpy(float)
     average = evaluation.baselines["ALL"].to_numpy(float)

@@ -52,8 +52,8 @@ def find_mistrust(scored: ScoredAnswers, method: str, *, target: float | None = 
         target: the accuracy to guarantee; None for a quantile.
     """
     mistrust = _overall_mistrust(scored, method, target)
-    has_fields = "field" in scored.rows and scored.n_judged > 0 and scored.sampled is None
-    if not has_fields or method not in scored.reported_scores:
+    has_judged_fields = "field" in scored.rows and scored.n_judged > 0
+    if not has_judged_fields or method not in scored.reported_scores:
         return mistrust
     return replace(mistrust, by_field=field_statistics(scored, mistrust, target))
 
@@ -67,7 +67,7 @@ def _overall_mistrust(scored: ScoredAnswers, method: str, target: float | None) 
         return _mistrust_quarter(scored, method, why)
     scores = scored.scores_of(method)
     has_score = ~np.isnan(scores)
-    unlabelled = scores[scored.evaluation.answers["correct"].isna() & has_score]
+    unlabelled = scores[scored.judged.whole.answers["correct"].isna() & has_score]
     shown = guarantee(
         scored.reported_scores[method],
         scored.reported.judgement.verdicts,
@@ -130,7 +130,7 @@ def field_statistics(
         is_own = reported_ids.isin(scored.rows["question_id"][is_field]).to_numpy()
         part = scored.reported.rows(is_own)
         scores = scored.reported_scores.loc[is_own, mistrust.method].to_numpy()
-        row = {"field": name, "n_judged": len(scores), "accuracy": part.accuracy}
+        row = {"field": name, "n_judged": part.judgement.n_verdicts, "accuracy": part.accuracy}
         row |= part.judgement.auroc(scores[:, None]).columns("auroc")
         row["n_mistrusted"] = mistrust.is_mistrusted[is_field].sum()
         if target is not None:

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
-from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.alpha_choice import AlphaChoice
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.labels.answers import prepare_answers
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import labeller_agreement
@@ -24,16 +25,14 @@ class SampledEvaluation:
     Attributes:
         sample: the labels.
         evaluation: the answers of the plan, judged by the labels.
-        by_question: the label of each answer that has one, by question_id.
         alphas: α of the scores that need one.
-        alpha_sentence: where α comes from.
+        alpha: α of PRO, and where it comes from.
     """
 
     sample: LabelSample
     evaluation: Evaluation
-    by_question: pd.Series
     alphas: Mapping[str, float]
-    alpha_sentence: str
+    alpha: AlphaChoice
 
     @classmethod
     def of(
@@ -57,12 +56,11 @@ class SampledEvaluation:
         planned = sample.planned_answers(ordered)
         judgement = planned.judgement(sample.labels)
         reported = replace(planned.answers.evaluation, sampled_judgement=judgement)
-        labels = judgement.merged["correct"].iloc[judgement.units]
-        by_question = labels.set_axis(reported.answers["question_id"]).dropna()
         if alpha is not None:
             scoring.check_alpha(alpha, search_alpha=run.search_alpha)
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
-        return cls(sample, reported, by_question, alphas, sentence)
+        choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_chosen=True)
+        return cls(sample, reported, alphas, choice)
 
     @property
     def estimates(self) -> pd.DataFrame:

@@ -95,23 +95,19 @@ def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
 
 def _count_lines(scored: ScoredAnswers) -> list[str]:
     """Return the numbers of questions and right answers, and what is not used, and why."""
-    evaluation = scored.evaluation
-    words = f"{len(scored.rows):,} questions"
+    judged = scored.judged
+    questions = f"{len(scored.rows):,} questions"
     if not scored.n_judged:
         without_answer = {
-            reason: count for reason, count in evaluation.reasons.items() if reason != NO_REFERENCE
+            reason: count for reason, count in judged.reasons.items() if reason != NO_REFERENCE
         }
         counts = reasons_in_words(without_answer)
         unused = f"Questions without a usable answer: {counts}." if counts else ""
-        lines = [f"{words}, {len(scored.run.answers):,} answers.", unused]
+        lines = [f"{questions}, {len(scored.run.answers):,} answers.", unused]
     else:
-        judged = scored.judged
-        if scored.sampled is not None:
-            counts = f"estimated for {len(judged.answers):,} of them"
-        else:
-            counts = f"{judged.n_correct:,} of {scored.n_judged:,} judged answers"
+        counts = judged.judgement.counts_in_words
         rule = f"Right means: {judged.judgement.rule}."
-        first = f"{words}, {judged.accuracy:.1%} answered correctly ({counts}). {rule}"
+        first = f"{questions}, {judged.accuracy:.1%} answered correctly ({counts}). {rule}"
         lines = [first, judged.exclusions, judged.cautions()]
     return [*lines, *_unused_lines(scored)]
 
@@ -137,7 +133,7 @@ def _alpha_lines(scored: ScoredAnswers) -> list[str]:
             "The answers have no log-probabilities. SC, Deg and SE need only texts; PRO needs "
             "probabilities."
         ]
-    has_alpha = any(name in scored.methods for name in scored.evaluation.alpha_names)
+    has_alpha = any(name in scored.methods for name in scored.judged.whole.alpha_names)
     if not has_alpha and scored.alpha.is_reported is None:
         return []
     lines = [scored.alpha.reason]
@@ -214,7 +210,7 @@ def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
         "n_judged": scored.n_judged,
         "n_reported": len(scored.reported.answers),
         "not_used": {
-            "questions": dict(scored.evaluation.reasons),
+            "questions": dict(scored.judged.reasons),
             "answers": scored.run.unused_answers(),
         },
         "n_likelier_cut": int(scored.run.has_likelier_cut().sum()),

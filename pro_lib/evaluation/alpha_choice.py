@@ -41,11 +41,6 @@ class Splits:
     seed: int = 0
     alphas: Sequence[float] | None = None
 
-    def __post_init__(self) -> None:
-        """Keep the judged questions."""
-        object.__setattr__(self, "pool", self.pool.judged)
-        object.__setattr__(self, "reported", self.reported.judged)
-
     @cached_property
     def validation(self) -> Evaluation:
         """The questions that α is chosen on."""
@@ -74,12 +69,15 @@ class AlphaChoice:
         alpha: the α.
         reason: one sentence that says where α comes from.
         is_reported: a mask (n,) of the judged questions on which results are measured, which are
-            those on which α was not chosen. None if α was not chosen: all questions are reported.
+            those on which α was not chosen. None if it was chosen on none of them.
+        is_chosen: whether α was chosen, or has to be before answers are labelled; no other α is
+            then proposed.
     """
 
     alpha: float
     reason: str
     is_reported: NDArray[np.bool_] | None = None
+    is_chosen: bool = False
 
 
 def default_alpha(search_alpha: float | None = None, *, why: str) -> AlphaChoice:
@@ -145,7 +143,7 @@ def held_out_alpha(
             counts = f"{len(chosen_on.correct):,} {kind}"
             others = f"the results below are of the other {len(reported.correct):,}"
             reason = f"α = {alpha:g}, chosen on {counts}; {others}."
-            return AlphaChoice(alpha, reason, ~is_chosen_on)
+            return AlphaChoice(alpha, reason, ~is_chosen_on, is_chosen=True)
     counts = f"{len(evaluation.correct):,} judged questions ({evaluation.correct.sum():,} right)"
     why = (
         f"{counts} are too few to choose it, which needs {FEWEST_TO_HALVE} (or {FEWEST_TO_CHOOSE} "
@@ -200,7 +198,7 @@ def select_alpha(
         >>> from pro_lib import evaluation
         >>> from pro_lib.common import catalog
         >>> from pro_lib.importing import import_answers
-        >>> judged = evaluation.evaluate(import_answers(catalog.EXAMPLE)).judged
+        >>> judged = evaluation.evaluate(import_answers(catalog.EXAMPLE))
         >>> select_alpha(judged, alphas=[0.1, 0.4])
         0.1
     """

@@ -71,7 +71,6 @@ def collect_answers(evaluation: Evaluation) -> Answers:
     Raises:
         RunError: if an answer has no text.
     """
-    evaluation = evaluation.judged
     rows = _rows_of(evaluation)
     units = pd.factorize(pd.MultiIndex.from_frame(rows[KEY]))[0]
     table = rows[[*KEY, "question", "references", "text", "rouge_l"]]

@@ -80,10 +80,8 @@ class LabelSample:
             The planned questions, with the labels as its judgement.
         """
         planned = self.planned_answers(evaluation)
-        return replace(
-            planned.answers.evaluation,
-            sampled_judgement=planned.judgement(self.labels, scope=scope),
-        )
+        judgement = planned.judgement(self.labels, scope=scope)
+        return replace(planned.answers.evaluation, sampled_judgement=judgement)
 
     def estimate(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics
 from pro_lib.common.validation import SentenceError
@@ -103,6 +103,21 @@ class SampledVerdicts:
         raise SentenceError(
             "This needs a verdict for each question, but only a sample of the answers has labels."
         )
+
+    @property
+    def known_verdicts(self) -> NDArray[np.object_]:
+        """Whether each answer is right, (n,); NaN without a label."""
+        return np.asarray(self.merged["correct"].iloc[self.units], dtype=object)
+
+    @property
+    def n_verdicts(self) -> int:
+        """The number of labels."""
+        return int(self.counts["n_labels"])
+
+    @property
+    def counts_in_words(self) -> str:
+        """The words "estimated for 3,408 of them"."""
+        return f"estimated for {len(self.units):,} of them"
 
     @property
     def interval(self) -> str:

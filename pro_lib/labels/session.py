@@ -361,7 +361,7 @@ def _splits(run: Run) -> list[str]:
 
 def _evaluate(run: Run) -> Evaluation:
     similarities = {"lexical": lexical} if run.has_several_answers else None
-    return evaluate(run, similarities=similarities, must_judge=False).judged
+    return evaluate(run, similarities=similarities, must_judge=False)
 
 
 def _seconds_per_label(own: pd.DataFrame) -> float:

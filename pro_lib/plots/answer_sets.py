@@ -7,7 +7,7 @@ from pro_lib import metrics
 from pro_lib.evaluation.evaluation import alpha_grid
 from pro_lib.evaluation.guarantees import miss_rate, set_threshold
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.metrics.correctness import Choices, rouge_and_correct
+from pro_lib.metrics.correctness import AnswerRules, rouge_and_correct
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import join_caption, listed, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
@@ -34,7 +34,7 @@ _LINES = {
 
 @per_setting
 def table(
-    run: Run, *, split: str = "test", choices: Choices | None = None, seed: int = 0
+    run: Run, *, split: str = "test", rules: AnswerRules | None = None, seed: int = 0
 ) -> list[pd.DataFrame]:
     """Return how often the set of all answers with p ≥ α has no correct answer.
 
@@ -44,7 +44,7 @@ def table(
     Args:
         run: an exact search (strategy `threshold`) of validation questions and those of `split`.
         split: the split to report.
-        choices: what makes an answer correct; None is ROUGE-L above 0.3.
+        rules: what makes an answer correct; None is ROUGE-L above 0.3.
         seed: the seed with which one validation question of each text is drawn.
 
     Returns:
@@ -59,10 +59,10 @@ def table(
         - share_empty: the share of empty sets.
         - auroc: that of PRO at this α, with its 95 % interval.
     """
-    choices = choices or Choices()
+    rules = rules or AnswerRules()
     pool = run.select(split="validation")
     reported = run.select(split=split)
-    validation = _correct_probabilities(pool, choices)
+    validation = _correct_probabilities(pool, rules)
     search_alpha = float(run.search_alpha or 0)
     options = {"search_alpha": search_alpha, "texts": pool.questions["question"], "seed": seed}
     thresholds: list[dict[str, float | None]] = []
@@ -73,13 +73,13 @@ def table(
         _, limit = miss_rate(validation, alpha=alpha, **options)
         thresholds.append({"alpha": alpha, "missed_limit": limit})
     rows = pd.DataFrame(thresholds).astype(float)
-    probabilities = _correct_probabilities(reported, choices)
+    probabilities = _correct_probabilities(reported, rules)
     # No probability is below NaN, so that nothing is missed if no set is issued.
     rows["missed"] = (probabilities[:, None] < rows["alpha"].to_numpy()).mean(axis=0)
     rows["missed_low"], rows["missed_high"] = metrics.wilson(rows["missed"], len(probabilities))
     alphas = rows["alpha"].dropna().unique()
     sizes = (np.exp(reported.log_probs())[:, :, None] >= alphas).sum(axis=1)
-    evaluation = evaluate(reported, choices=choices).judged
+    evaluation = evaluate(reported, rules=rules)
     columns = {
         "alpha": alphas,
         "set_size": sizes.mean(axis=0),
@@ -144,14 +144,14 @@ def caption(table: pd.DataFrame) -> str:
     return join_caption(_SHOWN, table, target, f"At α = {alpha:g}, {empty} of the sets are empty.")
 
 
-def _correct_probabilities(run: Run, choices: Choices) -> FloatArray:
+def _correct_probabilities(run: Run, rules: AnswerRules) -> FloatArray:
     """Return the probability of the most probable correct answer to each question, (n,).
 
     It is 0 if the search found no correct answer, or was undecided.
     """
     answers = run.ranked_answers()
     questions = run.questions.iloc[answers["row"]].reset_index(drop=True)
-    is_correct = rouge_and_correct(answers, questions, choices)["correct"].astype(bool)
+    is_correct = rouge_and_correct(answers, questions, rules)["correct"].astype(bool)
     probabilities = np.zeros(len(run.questions))
     np.maximum.at(probabilities, answers["row"], np.exp(answers["value"]) * is_correct)
     return np.where(run.questions["status"] == "undecided", 0.0, probabilities)

@@ -14,7 +14,7 @@ from pro_lib.evaluation.inputs import AlphaScore
 from pro_lib.evaluation.methods import METHODS, Method
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.estimates import LabelSample
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import TREE_BOUND, comparison, join_caption
 from pro_lib.plots.exact_search import SearchRuns
@@ -47,7 +47,7 @@ def table(
     runs: SearchRuns,
     *,
     split: str = "test",
-    choices: Choices | None = None,
+    rules: AnswerRules | None = None,
     n_validation: int | None = 100,
     seed: int = 0,
     label_sample: LabelSample | None = None,
@@ -69,8 +69,8 @@ def table(
 
     With a `label_sample`, AUROCs and differences are estimated from its labels.
     """
-    validation = _evaluation(runs, "validation", choices)
-    reported = _evaluation(runs, split, choices)
+    validation = _evaluation(runs, "validation", rules)
+    reported = _evaluation(runs, split, rules)
     if label_sample is not None:
         reported = label_sample.with_labels(reported)
     splits = Splits(validation, reported, n_validation, seed)
@@ -142,12 +142,12 @@ def _score_names(table: pd.DataFrame) -> pd.Series:
     return names + np.where(table["alpha_choice"] == "exact search", ", same α", "")
 
 
-def _evaluation(runs: SearchRuns, split: str, choices: Choices | None) -> Evaluation:
+def _evaluation(runs: SearchRuns, split: str, rules: AnswerRules | None) -> Evaluation:
     """Return the evaluation of the search, with the scores of beams and of the tree besides it."""
     others = [runs.beams, runs.greedy]
-    search = evaluate(runs.search, others=others, split=split, choices=choices).judged
+    search = evaluate(runs.search, others=others, split=split, rules=rules)
     beams = runs.beams.select(question_ids=list(search.answers["question_id"]))
-    of_beams = evaluate(beams, others=[runs.search, runs.greedy], choices=choices).judged
+    of_beams = evaluate(beams, others=[runs.search, runs.greedy], rules=rules)
     search = search.rows(search.answers["question_id"].isin(of_beams.answers["question_id"]))
     run = runs.search.select(question_ids=list(search.answers["question_id"]))
     inputs = {"log_probs": search.log_probs, "search_alpha": search.search_alpha}

@@ -57,12 +57,11 @@ def per_setting(columns: Callable[..., Columns]) -> Callable[..., pd.DataFrame]:
     def table_of_all(settings: Iterable[Splits | Evaluation], **options: Any) -> pd.DataFrame:
         tables: list[pd.DataFrame] = []
         for setting in settings:
-            known = setting.judged if isinstance(setting, Evaluation) else setting
-            rows = columns(known, **options)
+            rows = columns(setting, **options)
             if isinstance(rows, list):
                 tables += rows
                 continue
-            reported = known.reported if isinstance(known, Splits) else known
+            reported = setting.reported if isinstance(setting, Splits) else setting
             tables.append(with_setting(rows, reported))
         return pd.concat(tables, ignore_index=True)
 

@@ -159,7 +159,7 @@ def test_questions_without_references_are_named(write):
 
 @pytest.mark.filterwarnings("ignore:1 answers .* left out")
 def test_reasons_survive_a_selection_of_questions():
-    bodies = {"a": chat(), "b": chat("length"), "c": chat("tool_calls")}
+    bodies = {"a": chat("stop"), "b": chat("length"), "c": chat("tool_calls")}
     rows = [{"question_id": name, "response": body} for name, body in bodies.items()]
     run = import_answers([*rows, {"no": "response"}])
     assert run.reasons().tolist() == ["", "cut", "tool call"]

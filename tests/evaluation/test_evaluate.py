@@ -4,15 +4,16 @@ from random import Random
 import numpy as np
 import pandas as pd
 import pytest
-from judged_questions import evaluate, s_pro
+from alpha_scores import s_pro
 from test_damaged_input import WRITE
 
 from pro_lib import importing, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.importing.splits import split_records
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
@@ -208,8 +209,8 @@ def test_methods_without_what_they_need_are_named_not_guessed():
         replace(run, answers=run.answers.assign(text=None)) for run in (BEAMS, SAMPLES)
     )
     similarities = {**LEXICAL, "alias": None}
-    choices = Choices(labels=labels)
-    judged = evaluate(beams, samples=samples, similarities=similarities, choices=choices)
+    rules = AnswerRules(labels=labels)
+    judged = evaluate(beams, samples=samples, similarities=similarities, rules=rules)
     names = [f"{name}, {kind}" for kind in similarities for name in ("SE", "SD", "Deg", "S-NLL")]
     assert set(names) < set(judged.unavailable)
     assert not set(names) & set(judged.baselines)
@@ -228,7 +229,7 @@ GREAT = toy_run(GREAT, references={"a": ["Leo"], "b": ["Rome", "Paris"], "c": ["
     ],
 )
 def test_what_is_right_is_a_choice(correctness, expected):
-    assert list(evaluate(GREAT, choices=Choices(correctness=correctness)).correct) == expected
+    assert list(evaluate(GREAT, rules=AnswerRules(correctness=correctness)).correct) == expected
 
 
 def test_verdicts_of_records_come_before_references():
@@ -241,7 +242,7 @@ def test_verdicts_of_records_come_before_references():
 def test_an_answer_without_a_label_in_the_file_is_counted(tmp_path):
     path = tmp_path / "labels.csv"
     path.write_text("question_id,text,correct\na,yes,0\nb,no,1\nof another run,?,1\n")
-    judged = evaluate(BEAMS, samples=SAMPLES, choices=Experiment(correctness=str(path)).choices)
+    judged = evaluate(BEAMS, samples=SAMPLES, rules=Experiment(correctness=str(path)).rules)
     assert list(judged.correct) == [False, True]
     assert "1 of 3 questions are left out (c): no reference (1)." in judged.sentence()
 
@@ -264,7 +265,7 @@ def test_labels_are_read_from_a_file_as_written(suffix, tmp_path):
 def test_labels_that_match_nothing_are_counted(ids, words):
     labels = pd.DataFrame({"question_id": list(ids), "text": ["Yes", "No", "yes"], "correct": True})
     with pytest.raises(RunError, match=words):
-        evaluate(BEAMS, samples=SAMPLES, choices=Choices(labels=labels))
+        evaluate(BEAMS, samples=SAMPLES, rules=AnswerRules(labels=labels))
 
 
 @pytest.fixture(scope="module")

@@ -3,13 +3,13 @@
 import numpy as np
 import pandas as pd
 import pytest
-from judged_questions import evaluate, evaluations
 from test_evaluate import toy_run
 from test_likelihood import naive_pro
 
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.metrics.correctness import Choices
+from pro_lib.evaluation.run_evaluation import evaluate, evaluations
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.plots import alpha_sweep, benchmark
 
 TEXTS = ["Rome", "rome", "Oslo", "a b", "b c"]
@@ -83,13 +83,13 @@ def test_each_protocol_reads_its_answers_by_hand():
 def test_what_counts_once_and_as_an_ending_can_be_chosen():
     beams, _ = drawn_run(0)
     paper, ours = evaluations(beams)
-    mixed = evaluate(beams, choices=Choices(distinct=False))
-    distinct = evaluate(beams, protocol="paper", choices=Choices(distinct=True))
+    mixed = evaluate(beams, rules=AnswerRules(distinct=False))
+    distinct = evaluate(beams, protocol="paper", rules=AnswerRules(distinct=True))
     assert mixed.protocol == "workbench, repeats"
     assert distinct.protocol == "paper, distinct"
     np.testing.assert_array_equal(mixed.log_probs, paper.log_probs)
     np.testing.assert_array_equal(distinct.log_probs, ours.log_probs)
-    without_ending = evaluate(beams, choices=Choices(convention="answer_tokens")).log_probs
+    without_ending = evaluate(beams, rules=AnswerRules(convention="answer_tokens")).log_probs
     np.testing.assert_allclose(without_ending, ours.log_probs - np.log(0.9))
 
 

@@ -4,11 +4,10 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from judged_questions import evaluate
 
 from pro_lib import importing
-from pro_lib.evaluation import guarantee, miss_rate, set_threshold
-from pro_lib.metrics.correctness import Choices
+from pro_lib.evaluation import evaluate, guarantee, miss_rate, set_threshold
+from pro_lib.metrics.correctness import AnswerRules
 
 
 def records(n_texts, *, n_copies=1, relation=None):
@@ -78,10 +77,10 @@ def labels_of(run, n):
 
 def test_labels_of_some_questions_are_said_to_be_of_these_only():
     run = records(10)
-    some = evaluate(run, choices=Choices(labels=labels_of(run, 4)))
+    some = evaluate(run, rules=AnswerRules(labels=labels_of(run, 4)))
     assert some.n_unlabelled == 6
     assert "cover 4 of 10 questions" in some.sentence()
     assert "the labelled questions only" in some.cautions()
-    whole = evaluate(run, choices=Choices(labels=labels_of(run, 10)))
+    whole = evaluate(run, rules=AnswerRules(labels=labels_of(run, 10)))
     assert whole.cautions() == ""
     assert whole.n_unlabelled == 0

@@ -209,5 +209,5 @@ def test_accents_do_not_matter(text, reference):
 def test_an_answer_exactly_at_the_threshold_is_wrong():
     answers = pd.DataFrame({"question_id": ["a", "b"], "text": ["x", "y"], "rouge_l": [0.3, 0.31]})
     questions = pd.DataFrame({"question_id": ["a", "b"], "references": [None, None]})
-    table = metrics.rouge_and_correct(answers, questions, metrics.Choices())
+    table = metrics.rouge_and_correct(answers, questions, metrics.AnswerRules())
     assert table["correct"].tolist() == [False, True]

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from alpha_scores import s_pro
 from figure_checks import check_figure, legend
 from invented_settings import evaluation_of, setting_row
-from judged_questions import s_pro
 
 from pro_lib import scoring
 from pro_lib.common.validation import SentenceError
