@@ -29,13 +29,13 @@ from pro_lib.evaluation import alpha_choice
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.inputs import AlphaScore, AnswerMatrices
 from pro_lib.evaluation.methods import Method
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import cluster_codes, jackknife_variance, jackknifed_aurocs
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import Similarity
 
 Pair = tuple[Evaluation, Evaluation]
-RELEASED = Choices(convention="answer_tokens", distinct=False)
+RELEASED = AnswerRules(convention="answer_tokens", distinct=False)
 
 
 class Row(NamedTuple):
@@ -85,7 +85,7 @@ def pro_row(choice: str, pair: Pair, *, alpha=None, score: Callable = scoring.pr
 
 def judged_questions(*runs: Run, **options: Any) -> Evaluation:
     """Return the judged questions of `evaluation.evaluate`."""
-    return evaluation.evaluate(*runs, **options).judged
+    return evaluation.evaluate(*runs, **options)
 
 
 def strictly(log_probs: np.ndarray, *, alpha: float) -> np.ndarray:
@@ -139,7 +139,7 @@ def with_last_reference(run: Run) -> Run:
 
 
 def judged_by(
-    run: Run, judged: Evaluation, questions: pd.DataFrame, choices: Choices | None = None
+    run: Run, judged: Evaluation, questions: pd.DataFrame, rules: AnswerRules | None = None
 ) -> Evaluation:
     """Return the evaluation with the labels of the most probable answers of the run.
 
@@ -147,8 +147,8 @@ def judged_by(
     """
     ids = list(judged.answers["question_id"])
     references = questions.set_index("question_id").loc[ids].reset_index()
-    top = run.select(question_ids=ids).top(convention=(choices or Choices()).convention)
-    labels = evaluation.rouge_and_correct(top, references, choices)
+    top = run.select(question_ids=ids).top(convention=(rules or AnswerRules()).convention)
+    labels = metrics.rouge_and_correct(top, references, rules)
     labelled = replace(judged, answers=judged.answers.assign(correct=labels["correct"]))
     return labelled.rows(labels["correct"].notna())
 
@@ -170,14 +170,14 @@ class ProRows:
         self.others = others
         self.ours = self.pair()
 
-    def pair(self, choices: Choices | None = None, *, run: Run | None = None) -> Pair:
-        """Return the evaluations of validation and reported questions under some choices."""
+    def pair(self, rules: AnswerRules | None = None, *, run: Run | None = None) -> Pair:
+        """Return the evaluations of validation and reported questions under some rules."""
         evaluate = partial(
             judged_questions,
             self.beams if run is None else run,
             samples=self.samples,
             others=self.others,
-            choices=choices,
+            rules=rules,
         )
         experiment = self.experiment
         validation = evaluate(split="validation")
@@ -210,7 +210,7 @@ class ProRows:
 
     def repeat_rows(self) -> Iterator[Row]:
         """Yield the choices of repeated beams and of a fixed K."""
-        repeats = self.pair(Choices(distinct=False))
+        repeats = self.pair(AnswerRules(distinct=False))
         yield pro_row("repeated beams kept", repeats)
         for ending, pair in (("", self.ours), (", repeats kept", repeats)):
             for k in (2, 10):
@@ -223,9 +223,9 @@ class ProRows:
 
     def ending_rows(self) -> Iterator[Row]:
         """Yield the choices of the tokens that count in the likelihood."""
-        choices = Choices(convention="answer_tokens")
-        with_repeats = replace(choices, distinct=False)
-        without_ending = self.pair(choices)
+        rules = AnswerRules(convention="answer_tokens")
+        with_repeats = replace(rules, distinct=False)
+        without_ending = self.pair(rules)
         yield pro_row("ending left out", without_ending)
         yield pro_row("ending left out, repeats kept", self.pair(with_repeats))
         cut = self.pair(with_repeats, run=without_first_token(self.beams))
@@ -239,7 +239,7 @@ class ProRows:
         """Yield the choices of references, of correctness and of the labelled answer."""
         last = self.pair(run=with_last_reference(self.beams))
         yield pro_row("last reference only", last)
-        alias = self.pair(Choices(correctness="alias_match"))
+        alias = self.pair(AnswerRules(correctness="alias_match"))
         yield pro_row("alias match", alias)
         questions = self.beams.questions
         by_beams = tuple(judged_by(self.beams, judged, questions) for judged in self.ours)
@@ -270,7 +270,7 @@ def entropy_rows(
     sources = {
         "this project's": judged(),
         "of the beams, repeats kept": judged(protocol="paper"),
-        "of the distinct beams": judged(protocol="paper", choices=Choices(distinct=True)),
+        "of the distinct beams": judged(protocol="paper", rules=AnswerRules(distinct=True)),
     }
     for method in ("PE", "PE-MC", "NE"):
         for choice, source in sources.items():
@@ -289,7 +289,7 @@ def meaning_rows(
 ) -> Iterator[Row]:
     """Yield a row for each choice of SE, SD and Deg, with ROUGE-L as similarity."""
     options = {"samples": samples, "others": others, "split": experiment.split}
-    judged = evaluation.evaluate(beams, **options).judged
+    judged = evaluation.evaluate(beams, **options)
     ids = judged.answers["question_id"].to_numpy()
     beams, samples = (run.select(question_ids=ids) for run in (beams, samples))
     ranked = beams.ranked_answers()

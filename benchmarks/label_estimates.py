@@ -135,7 +135,7 @@ def stored(path: Path, truth: str) -> Questions:
     """
     with warnings.catch_warnings(action="ignore"):
         run = import_answers(path) if path.is_file() else read_run(path)
-        evaluation: Evaluation = evaluate(run, protocol="workbench").judged
+        evaluation: Evaluation = evaluate(run, protocol="workbench")
         pro = evaluation.pro(0.1)
     nll = evaluation.baselines["NLL"].to_numpy(float)
     average = evaluation.baselines["ALL"].to_numpy(float)
@@ -294,10 +294,9 @@ def intervals(
     ranking: Ranking, weighted: WeightedLabels, exact: np.ndarray
 ) -> Iterator[tuple[str, float, float, float]]:
     """Yield the interval of each quantity, with the value that it should contain."""
-    estimates = weighted.aurocs(ranking)
-    auroc = estimates.auroc()
+    auroc = weighted.auroc(ranking)
     yield "auroc", auroc.low[0], auroc.high[0], exact[0]
-    difference, _ = estimates.difference(0)
+    difference, _ = weighted.difference(ranking, 0)
     for column in (1, 2):
         yield f"difference_{column}", difference.low[column], difference.high[column], exact[column]
 

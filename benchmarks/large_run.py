@@ -95,7 +95,7 @@ def measure(folder: Path) -> pd.DataFrame:
     )
     uncertainties["PE"] = scoring.predictive_entropy(log_probs)
     done("PRO, NLL, PE")
-    judged = evaluation.evaluate(run).judged
+    judged = evaluation.evaluate(run)
     done("judge one answer per question, ROUGE-L")
     rows_at(judged, np.linspace(0, 1, 101))
     done("sweep of 101 α")

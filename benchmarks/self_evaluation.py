@@ -52,7 +52,7 @@ def methods(experiment: Experiment) -> pd.DataFrame:
 def judged(experiment: Experiment, dataset: str) -> dict[str, Any]:
     """Return how often the model as judge agrees with the table of aliases."""
     [pair] = [pair for pair in experiment.pairs() if pair[1] == dataset]
-    evaluation = experiment.evaluations(*pair, "test", methods="all")[-1]
+    evaluation = experiment.evaluations(*pair, "test", methods="all")[0][-1]
     answers = evaluation.answers
     questions = experiment.run(*pair).questions.set_index("question_id")
     asked = questions.loc[answers["question_id"]]

@@ -15,7 +15,7 @@ from .app.single_question import answerer, ask
 from .generation.models import load_model
 from .generation.run_generation import generate
 from .generation.transformers_generate import diverse_beam_generate, exact_generate
-from .importing.importers import import_answers
+from .importing.answer_files import import_answers
 from .questions.question_sets import load_questions
 from .runs.run import read_run
 

@@ -128,7 +128,7 @@ class Pretence(TorchFunctionMode):
             where, dtype = _target(name, *args[1:], **kwargs)
             return self._moved(first, where, dtype, kwargs.get("non_blocking"))
         if isinstance(first, Elsewhere):
-            result = self._device_method(name, first, args, kwargs)
+            result = self._device_method(name, first, args)
             if result is not NotImplemented:
                 return result
         where = _device(kwargs.get("device"))
@@ -144,7 +144,7 @@ class Pretence(TorchFunctionMode):
             self.waits[name] += 1
         return result if isinstance(result, Elsewhere) else Elsewhere(result, where)
 
-    def _device_method(self, name, tensor, args, kwargs):
+    def _device_method(self, name, tensor, args):
         """Return the result of a method of a device tensor that differs; else `NotImplemented`."""
         if name in ("numpy", "__array__"):
             raise TypeError("can't convert a device tensor to numpy: use Tensor.cpu()")
@@ -153,9 +153,6 @@ class Pretence(TorchFunctionMode):
             return getattr(tensor.held, name)()
         if name == "__deepcopy__":
             return Elsewhere(tensor.held.clone(), tensor.where)
-        if name == "new_tensor":
-            options = {"dtype": tensor.dtype, "device": tensor.where} | kwargs
-            return self.__torch_function__(torch.tensor, (), args[1:], options)
         if name in FRESH:
             # The tensor keeps its new wrapper alive.
             tensor.grown = Elsewhere(tensor.held.new_empty(*args[1:]), tensor.where)

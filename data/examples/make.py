@@ -25,7 +25,7 @@ DIGITS = 4  # of a log-probability
 
 def chosen_relations(run: runs.Run) -> set[str]:
     """Return the relations with an accuracy from 20 to 80 % on the validation questions."""
-    judged = evaluation.evaluate(run, split="validation").judged
+    judged = evaluation.evaluate(run, split="validation")
     relations = run.questions.set_index("question_id")["relation"]
     accuracy = (
         pd.Series(judged.correct)

@@ -21,19 +21,20 @@ def main() -> None:
         Path(path).unlink(missing_ok=True)
     run = Experiment(model="facts-2m", dataset="world-facts").single_run
     session = LabelSession.open(run, EXAMPLE_LABELS, n_planned=N_LABELS, labeller=LABELLER)
-    answers = session.evaluation.answers
+    planned = session.planned
+    answers = planned.answers.evaluation.answers
     is_right = dict(zip(answers["question_id"], answers["alias_match"] > 0, strict=True))
     labels: list[Label] = []
-    plan = session.plan
     while True:
-        plan = plan.advance(label_table(labels))
-        request = plan.next_request(label_table(labels), LABELLER)
+        current = planned.current_labels(label_table(labels))
+        planned = planned.advance(current)
+        request = planned.next_request(current, LABELLER)
         if request is None:
             break
         correct = bool(is_right[request.question_id])
-        label = plan.label(request, correct, labeller=LABELLER)
+        label = planned.label(request, correct, labeller=LABELLER)
         labels.append(label.model_copy(update={"time": TIME}))
-    plan.save(plan_path(EXAMPLE_LABELS))
+    planned.plan.save(plan_path(EXAMPLE_LABELS))
     for label in labels:
         append_label(EXAMPLE_LABELS, label)
 

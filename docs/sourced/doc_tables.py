@@ -12,6 +12,7 @@ import pandas as pd
 from pro_lib.app.cli import pro
 from pro_lib.app.parameters import Parameters, default_values, help_texts
 from pro_lib.evaluation.methods import BUILT_IN, INPUTS, METHODS
+from pro_lib.importing.response_formats import RESPONSE_FORMATS
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = "docs/results/data"
@@ -422,6 +423,16 @@ def methods() -> pd.DataFrame:
         link = f"[{source}]({PAPERS[source]})" if source else "–"
         lines.append([name, METHODS[name].meaning, link])
     return pd.DataFrame(lines, columns=["method", "meaning", "source"])
+
+
+@on_a_page
+def formats() -> pd.DataFrame:
+    """Return the response formats with the options for log-probabilities."""
+    lines = []
+    for each in sorted(RESPONSE_FORMATS, key=lambda each: each.name):
+        option = f"`{each.request}`" if each.request else "–"
+        lines.append([f"`{each.name}`", each.source, option])
+    return pd.DataFrame(lines, columns=["format", "from", "option for log-probabilities"])
 
 
 @on_a_page

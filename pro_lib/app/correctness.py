@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pro_lib import importing
 from pro_lib.common.validation import SentenceError
-from pro_lib.metrics.correctness import CORRECTNESS, Choices, Rule
+from pro_lib.metrics.correctness import CORRECTNESS, AnswerRules, Rule
 
 if TYPE_CHECKING:
     from pro_lib.labels.estimates import LabelSample
 
-_LOG = "log:"  # begins the name of a verdict in a log, as in log:exact_match
+_LOG = "log:"  # begins the name of a metric in a log, as in log:exact_match
 
 
 @dataclass(frozen=True)
@@ -21,27 +21,27 @@ class Correctness:
     """What makes an answer right.
 
     Attributes:
-        choices: a rule, or labels of the answers.
+        rules: a rule, or labels of the answers.
         sample: labels of a sample of the answers, which replace the verdicts of the rule.
-        verdict: the name of the verdict that is read from a log.
+        log_metric: the metric of a log that says which answers are right.
     """
 
-    choices: Choices = field(default_factory=Choices)
+    rules: AnswerRules = field(default_factory=AnswerRules)
     sample: LabelSample | None = None
-    verdict: str | None = None
+    log_metric: str | None = None
 
 
 def read_correctness(
-    value: str | Rule, *, accepts_sample: bool = True, fields: bool = False, **choices: Any
+    value: str | Rule, *, accepts_sample: bool = True, fields: bool = False, **rules: Any
 ) -> Correctness:
     """Return what makes an answer right.
 
     Args:
-        value: a rule or a function, a file of labels, or `log:NAME` for a verdict of a log; for
+        value: a rule or a function, a file of labels, or `log:NAME` for a metric of a log; for
             fields also rules such as `value_match,note=rouge_l`. "" is the usual rule.
         accepts_sample: whether labels of a sample, from `pro label`, may judge the answers.
         fields: whether the answers are fields of structured answers.
-        choices: other fields of `Choices`.
+        rules: other fields of `AnswerRules`.
 
     Raises:
         SentenceError: if there is neither a rule nor a file of this name.
@@ -50,15 +50,15 @@ def read_correctness(
     usual = "value_match" if fields else "rouge_l"
     value = value or usual
     if callable(value) or value in CORRECTNESS:
-        return Correctness(Choices(correctness=value, **choices))
+        return Correctness(AnswerRules(correctness=value, **rules))
     if value.startswith(_LOG):
-        return Correctness(Choices(**choices), verdict=value.removeprefix(_LOG))
-    rules = {"": usual}
+        return Correctness(AnswerRules(**rules), log_metric=value.removeprefix(_LOG))
+    by_field = {"": usual}
     for part in value.split(","):
         name, _, rule = part.rpartition("=")
-        rules[name] = rule
-    if fields and set(rules.values()) <= set(CORRECTNESS):
-        return Correctness(Choices(correctness=rules.pop(""), by_field=rules, **choices))
+        by_field[name] = rule
+    if fields and set(by_field.values()) <= set(CORRECTNESS):
+        return Correctness(AnswerRules(correctness=by_field.pop(""), by_field=by_field, **rules))
     if not os.path.isfile(value):
         raise SentenceError(
             f"correctness={value!r} is unknown. Choose {', '.join(CORRECTNESS)}, a file of "
@@ -68,7 +68,7 @@ def read_correctness(
     from pro_lib.labels.file import is_label_sample
 
     if accepts_sample and is_label_sample(value):
-        return Correctness(Choices(**choices), LabelSample.read(value))
+        return Correctness(AnswerRules(**rules), LabelSample.read(value))
     name = os.path.basename(value)
     labels = importing.read_labels(value)
-    return Correctness(Choices(labels=labels, labels_name=name, **choices))
+    return Correctness(AnswerRules(labels=labels, labels_name=name, **rules))

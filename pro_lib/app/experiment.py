@@ -7,7 +7,6 @@ from itertools import chain, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from pro_lib import evaluation, metrics, scoring
@@ -34,7 +33,7 @@ from pro_lib.evaluation.self_evaluation import P_TRUE, with_p_true
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.stored_runs import stored_run
 from pro_lib.labels.estimates import LabelSample
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import SIMILARITIES, Similarity
@@ -44,10 +43,6 @@ if TYPE_CHECKING:
 
     from pro_lib import plots
     from pro_lib.generation.models import Model
-
-
-# The question of world-facts that the explorer shows first.
-_FIRST_QUESTION = "person_birth_year/leo_tolstoy"
 
 
 class Experiment(Parameters):
@@ -73,7 +68,7 @@ class Experiment(Parameters):
                 `figures/custom/`, unless `figures_dir` is given.
             parameters: the parameters of `Parameters`, by name. `model` may also be a model that
                 `load_model` returned, and `correctness` a function of texts and their references
-                (`metrics.Choices`).
+                (`metrics.AnswerRules`).
 
         Raises:
             SentenceError: if a value is wrong, or contradicts another.
@@ -90,7 +85,7 @@ class Experiment(Parameters):
         super().__init__(**values)
         self.check_contradictions(changed)
         if notebook is not None:
-            _ = self.choices  # reads a file of labels, so that an error in it is raised here
+            _ = self.rules  # reads a file of labels, so that an error in it is raised here
         if has_own_folder:
             print(f"Figures go to {self.figures_dir}")
 
@@ -99,13 +94,13 @@ class Experiment(Parameters):
         return read_correctness(self.correctness, **self._values("convention", "distinct"))
 
     @property
-    def choices(self) -> Choices:
-        """The choices of an evaluation: which answers are right, and which probability each has.
+    def rules(self) -> AnswerRules:
+        """The rules of an evaluation: which answers are right, and which probability each has.
 
         If `correctness` has labels of a sample, ROUGE-L judges the answers, and the labels are in
         `label_sample`.
         """
-        return self._correctness.choices
+        return self._correctness.rules
 
     @property
     def label_sample(self) -> LabelSample | None:
@@ -199,8 +194,8 @@ class Experiment(Parameters):
         dataset: str,
         *splits: str | None,
         methods: str = "own",
-    ) -> list[Evaluation]:
-        """Return the evaluations of each split, one for each of `protocol`.
+    ) -> list[list[Evaluation]]:
+        """Return for each split its evaluations, one for each of `protocol`.
 
         Labels of a sample are the judgement of the reported splits. The validation questions are
         judged by ROUGE-L, because α is chosen without the labels.
@@ -212,7 +207,7 @@ class Experiment(Parameters):
             methods: `own` evaluates the scores of the run's answers. `all` also evaluates methods
                 that need samples, on the most probable answer of all runs.
         """
-        options: dict[str, Any] = {"protocols": as_list(self.protocol), "choices": self.choices}
+        options: dict[str, Any] = {"protocols": as_list(self.protocol), "rules": self.rules}
         answers = self.both_splits(model, dataset, self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
@@ -232,11 +227,10 @@ class Experiment(Parameters):
         evaluations = []
         for name in splits:
             split = None if name == "all" else name
-            for each in evaluation.evaluations(answers, split=split, **options):
-                judged = each.judged
-                if self.label_sample is not None and split != "validation":
-                    judged = self.label_sample.with_labels(judged)
-                evaluations.append(judged)
+            judged = evaluation.evaluations(answers, split=split, **options)
+            if self.label_sample is not None and split != "validation":
+                judged = [self.label_sample.with_labels(each) for each in judged]
+            evaluations.append(judged)
         return evaluations
 
     def splits(self, methods: str = "own") -> list[Splits]:
@@ -263,12 +257,9 @@ class Experiment(Parameters):
     def _splits_of(self, pair: tuple[str, str], methods: str) -> list[Splits]:
         """Return the validation questions and the reported ones of one pair, by protocol."""
         options = self._values("n_validation", "seed", "alphas")
-        evaluations = self.evaluations(*pair, "validation", self.split, methods=methods)
-        n_protocols = len(evaluations) // 2
+        both_splits = self.evaluations(*pair, "validation", self.split, methods=methods)
         splits = []
-        for pool, reported in zip(
-            evaluations[:n_protocols], evaluations[n_protocols:], strict=True
-        ):
+        for pool, reported in zip(*both_splits, strict=True):
             one_class = reported.without_labels().one_class()
             if one_class:
                 raise metrics.OneClassError(f"{one_class}, so scores cannot be compared")
@@ -286,16 +277,6 @@ class Experiment(Parameters):
         for name in as_list(self.similarity):
             similarities[Path(name).name] = self._similarity(name, model, dataset)
         return similarities
-
-    def shuffled_run(self) -> Run:
-        """Return the run of both splits for the explorer, its questions in random order.
-
-        The questions of a dataset are ordered by topic. A well-known question comes first.
-        """
-        run = self.both_splits(*self.pair())
-        ids = run.questions["question_id"].to_numpy(object)
-        shuffled = np.random.default_rng(self.seed).permutation(ids)
-        return run.select(question_ids=sorted(shuffled, key=lambda name: name != _FIRST_QUESTION))
 
     @cached_property
     def single_run(self) -> Run:
@@ -341,7 +322,7 @@ class Experiment(Parameters):
     @cached_property
     def reported_evaluations(self) -> list[Evaluation]:
         """The evaluations of `split`, for every pair and protocol."""
-        evaluations = [self.evaluations(*pair, self.split) for pair in self.pairs()]
+        evaluations = [self.evaluations(*pair, self.split)[0] for pair in self.pairs()]
         return list(chain.from_iterable(evaluations))
 
     def save(

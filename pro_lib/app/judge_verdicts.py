@@ -45,7 +45,7 @@ def answers_to_judge(run: Run, *, every_answer: bool) -> pd.DataFrame:
     return table.assign(references=table["references"].map(list))
 
 
-def verdicts(
+def verdict_table(
     answers: pd.DataFrame,
     *,
     model: ChoiceModel,
@@ -74,7 +74,7 @@ def verdicts(
 
 
 def is_verdict_table(path: Path) -> bool:
-    """Return whether a CSV file begins as the tables of `verdicts`."""
+    """Return whether a CSV file begins as the tables of `verdict_table`."""
     with open(path, encoding="utf-8", newline="") as file:
         columns = next(csv.reader([file.readline(1000)]), [])
     return columns == _COLUMNS

@@ -52,8 +52,8 @@ def find_mistrust(scored: ScoredAnswers, method: str, *, target: float | None = 
         target: the accuracy to guarantee; None for a quantile.
     """
     mistrust = _overall_mistrust(scored, method, target)
-    has_fields = "field" in scored.rows and scored.n_judged > 0 and scored.sampled is None
-    if not has_fields or method not in scored.reported_scores:
+    has_judged_fields = "field" in scored.rows and scored.n_judged > 0
+    if not has_judged_fields or method not in scored.reported_scores:
         return mistrust
     return replace(mistrust, by_field=field_statistics(scored, mistrust, target))
 
@@ -67,44 +67,44 @@ def _overall_mistrust(scored: ScoredAnswers, method: str, target: float | None) 
         return _mistrust_quarter(scored, method, why)
     scores = scored.scores_of(method)
     has_score = ~np.isnan(scores)
-    unlabelled = scores[scored.evaluation.answers["correct"].isna() & has_score]
-    shown = guarantee(
+    unlabelled = scores[scored.judged.whole.answers["correct"].isna() & has_score]
+    guaranteed = guarantee(
         scored.reported_scores[method],
         scored.reported.judgement.verdicts,
         target=target,
         unlabelled=unlabelled if len(unlabelled) >= _FEWEST_UNLABELLED else None,
         texts=scored.reported.answers.get("text_number"),
     )
-    words = shown.sentence(questions="judged questions")
-    if shown.threshold is None:
-        return _mistrust_quarter(scored, method, words)
-    sentence = f"By {method}: {words}"
+    sentence = guaranteed.sentence(questions="judged questions")
+    if guaranteed.threshold is None:
+        return _mistrust_quarter(scored, method, sentence)
+    sentence = f"By {method}: {sentence}"
     clusters = scored.reported.answers.get("cluster")
-    if clusters is not None and clusters.nunique() < shown.n_validation:
+    if clusters is not None and clusters.nunique() < guaranteed.n_validation:
         sentence += " This takes questions as independent, but they come in clusters."
-    return Mistrust(method, ~shown.answers(scores) & has_score, sentence)
+    return Mistrust(method, ~guaranteed.answers(scores) & has_score, sentence)
 
 
 def _mistrust_quarter(scored: ScoredAnswers, method: str, why: str) -> Mistrust:
     scores = scored.scores_of(method)
     is_high = np.zeros(len(scores), bool)
     auroc = scored.separation(method)
-    words = [why] if why else []
+    sentences = [why] if why else []
     if np.isnan(auroc.low):
-        words.append(f"No answer is marked, because AUROC of {method} is unknown.")
+        sentences.append(f"No answer is marked, because AUROC of {method} is unknown.")
     elif auroc.low <= 0.5:
-        words.append(
+        sentences.append(
             f"No answer is marked, because it is not shown that {method} separates wrong from "
             "right answers."
         )
     else:
         limit = float(np.nanquantile(scores, 1 - _MISTRUSTED_SHARE, method="lower"))
         is_high = scores > limit
-        words.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
+        sentences.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
     n_missing = int(np.isnan(scores).sum())
     if n_missing:
-        words.append(f"{n_missing:,} questions have no score.")
-    return Mistrust(method, is_high, " ".join(words))
+        sentences.append(f"{n_missing:,} questions have no score.")
+    return Mistrust(method, is_high, " ".join(sentences))
 
 
 def field_statistics(
@@ -130,12 +130,12 @@ def field_statistics(
         is_own = reported_ids.isin(scored.rows["question_id"][is_field]).to_numpy()
         part = scored.reported.rows(is_own)
         scores = scored.reported_scores.loc[is_own, mistrust.method].to_numpy()
-        row = {"field": name, "n_judged": len(scores), "accuracy": part.accuracy}
+        row = {"field": name, "n_judged": part.judgement.n_verdicts, "accuracy": part.accuracy}
         row |= part.judgement.auroc(scores[:, None]).columns("auroc")
         row["n_mistrusted"] = mistrust.is_mistrusted[is_field].sum()
         if target is not None:
             texts = part.answers.get("text_number")
-            shown = guarantee(scores, part.correct, target=target, texts=texts)
-            row |= {"threshold": shown.threshold, "n_trusted": shown.n_answered}
+            guaranteed = guarantee(scores, part.correct, target=target, texts=texts)
+            row |= {"threshold": guaranteed.threshold, "n_trusted": guaranteed.n_answered}
         tables.append(pd.DataFrame(row))
     return pd.concat(tables, ignore_index=True)

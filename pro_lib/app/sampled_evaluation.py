@@ -9,10 +9,12 @@ import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
-from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.labels.answers import collect_answers, prepare_answers
+from pro_lib.evaluation.alpha_choice import AlphaChoice
+from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
+from pro_lib.labels.answers import prepare_answers
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import labeller_agreement
+from pro_lib.labels.planned_answers import PlannedAnswers
 from pro_lib.runs.run import Run
 
 
@@ -23,16 +25,14 @@ class SampledEvaluation:
     Attributes:
         sample: the labels.
         evaluation: the answers of the plan, judged by the labels.
-        by_question: the label of each answer that has one, by question_id.
         alphas: α of the scores that need one.
-        alpha_sentence: where α comes from.
+        alpha: α of PRO, and where it comes from.
     """
 
     sample: LabelSample
     evaluation: Evaluation
-    by_question: pd.Series
     alphas: Mapping[str, float]
-    alpha_sentence: str
+    alpha: AlphaChoice
 
     @classmethod
     def of(
@@ -48,29 +48,27 @@ class SampledEvaluation:
         """
         splits = run.questions.set_index("question_id")["split"].astype(object).fillna("")
         split = splits.loc[judged.answers["question_id"]].to_numpy()
-        is_planned = sample.is_planned(collect_answers(judged))
+        is_planned = PlannedAnswers(sample.plan, judged).is_planned
         is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
         is_pool = (split == "validation") & ~is_labelled
         pool = judged.rows(is_pool) if is_pool.any() else None
         ordered, alphas, sentence = prepare_answers(judged.rows(is_labelled), pool)
-        answers = sample.planned_answers(ordered)
-        judgement = sample.judgement(answers)
-        reported = replace(answers.evaluation, sampled_judgement=judgement)
-        labels = judgement.merged["correct"].iloc[judgement.units]
-        by_question = labels.set_axis(reported.answers["question_id"]).dropna()
+        planned = sample.planned_answers(ordered)
+        judgement = planned.judgement(sample.labels)
+        reported = replace(planned.answers.evaluation, sampled_judgement=judgement)
         if alpha is not None:
             scoring.check_alpha(alpha, search_alpha=run.search_alpha)
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
-        return cls(sample, reported, by_question, alphas, sentence)
+        choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_chosen=True)
+        return cls(sample, reported, alphas, choice)
 
     @property
     def estimates(self) -> pd.DataFrame:
         """The table that the page of `pro label` shows (`LabelSample.estimate`)."""
-        return self.sample.estimate(self.evaluation.without_labels(), alphas=self.alphas)
+        return self.sample.estimate(self.evaluation, alphas=self.alphas)
 
     @property
     def labellers(self) -> pd.DataFrame:
         """How often labellers agree with themselves and with others (`labeller_agreement`)."""
-        answers = self.sample.planned_answers(self.evaluation)
-        current = self.sample.plan.current_labels(self.sample.labels, answers)
-        return labeller_agreement(current.labels)
+        planned = self.sample.planned_answers(self.evaluation)
+        return labeller_agreement(planned.current_labels(self.sample.labels).labels)

@@ -22,6 +22,7 @@ _SUFFIXES = (".csv", ".jsonl", ".parquet")
 # The first columns of the files, by which the command recognizes its own.
 _QUESTION_COLUMNS = ["question_id", "question", "text", "mistrust", "correct"]
 _ANSWER_COLUMNS = ["question_id", "question", "text", "rank", "log_prob", "probability", "kept"]
+_FILE_NAMES = {"PRO": "pro", "NLL": "nll"}  # the columns of methods that have other names in files
 _MOST_KEPT = 3  # answers of a question that the terminal shows
 
 
@@ -31,7 +32,7 @@ def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
     `reason` says why a question has no usable answer, and `likelier_cut` whether a cut answer is
     more probable than the judged one.
     """
-    table = scored.rows.assign(mistrust=mistrust.is_mistrusted)
+    table = scored.rows.rename(columns=_FILE_NAMES).assign(mistrust=mistrust.is_mistrusted)
     if "n_kept" in table:
         table["kept"] = [
             "; ".join(f"{text} ({probability:.3g})" for text, probability in answers)
@@ -78,7 +79,7 @@ def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.
     table["answer"] = rows["text"].fillna(reasons)
     if scored.n_judged:
         table["correct"] = rows["correct"].map({True: "yes", False: "no"}).fillna("")
-    table[method] = scored.scores[method]
+    table[method] = rows[_FILE_NAMES.get(method, method)]
     if "n_kept" in rows:
         table["K"] = rows["n_kept"]
         table["kept answers"] = [_kept_in_words(scored.kept_answers[row]) for row in rows.index]
@@ -86,11 +87,11 @@ def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.
 
 
 def _kept_in_words(answers: list[tuple[str, float]]) -> str:
-    words = [f"{_shortened(text)} {probability:.3f}" for text, probability in answers[:_MOST_KEPT]]
+    kept = [f"{_shortened(text)} {probability:.3f}" for text, probability in answers[:_MOST_KEPT]]
     n_more = len(answers) - _MOST_KEPT
     if n_more > 0:
-        words.append(f"and {n_more} more")
-    return ", ".join(words)
+        kept.append(f"and {n_more} more")
+    return ", ".join(kept)
 
 
 def _shortened(text: str, length: int = 24) -> str:

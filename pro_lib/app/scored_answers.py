@@ -21,7 +21,6 @@ from pro_lib.evaluation.alpha_choice import (
     held_out_alpha,
 )
 from pro_lib.evaluation.evaluation import (
-    DEFAULT_ALPHA,
     DRAWN_ALPHAS,
     Evaluation,
     alpha_grid,
@@ -36,7 +35,7 @@ from pro_lib.evaluation.methods import (
     short_name,
 )
 from pro_lib.evaluation.run_evaluation import evaluations
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
@@ -44,8 +43,6 @@ if TYPE_CHECKING:
     from pro_lib.app.sampled_evaluation import SampledEvaluation
     from pro_lib.labels.estimates import LabelSample
 
-# The columns of the table that have other names than their methods.
-_METHOD_COLUMNS = {"PRO": "pro", "NLL": "nll"}
 _COVERAGES = np.array([0.25, 0.5, 0.75, 1.0])
 _NEARLY_CHANCE = 0.55  # a score with an AUROC surely below this one does not separate
 # Strategies whose answers are not independent samples.
@@ -60,34 +57,30 @@ _EXPECTED_REPEATS = 3
 
 @dataclass(frozen=True)
 class ScoredAnswers:
-    """The answers of a run with the scores of all methods and, if references are known, a verdict.
+    """The answers of a run with the scores of all methods, and which of the answers are right.
 
     Attributes:
         run: the run.
-        evaluation: the evaluation of all questions.
+        judged: the judged answers, or those that a sample of labels stands for.
+        rules: what makes an answer right.
         alpha: α of PRO, and where it comes from.
         methods: the names of the methods to show, in the order of their columns.
         texts: the same of the texts alone, if only some questions have log-probabilities.
-        sampled: the answers that labels of a sample judge, in place of `evaluation`.
+        sampled: the sample of labels that judges the answers, if there is one.
     """
 
     run: Run
-    evaluation: Evaluation
+    judged: Evaluation
+    rules: AnswerRules
     alpha: AlphaChoice
     methods: tuple[str, ...]
     texts: ScoredAnswers | None = None
     sampled: SampledEvaluation | None = None
 
     @property
-    def judged(self) -> Evaluation:
-        """The judged answers, or those that a sample of labels stands for."""
-        return self.evaluation.judged if self.sampled is None else self.sampled.evaluation
-
-    @property
     def n_judged(self) -> int:
         """The number of judged answers, or of labels."""
-        judged = self.judged
-        return int(judged.judgement.columns().get("n_labels", len(judged.answers)))
+        return self.judged.judgement.n_verdicts
 
     @cached_property
     def reported(self) -> Evaluation:
@@ -108,7 +101,7 @@ class ScoredAnswers:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """The scores of all questions, a column per method, NaN where it has none."""
-        scores = _scores_of(self.evaluation, self.alpha.alpha)
+        scores = _scores_of(self.judged.whole, self.alpha.alpha)
         if self.texts is not None:
             of_texts = self.texts.scores
             scores = scores.join(of_texts[[name for name in of_texts if name not in scores]])
@@ -119,27 +112,26 @@ class ScoredAnswers:
         """A row per question, in the order of the run.
 
         The columns are question_id, question, text (of the judged answer), correct (None if
-        unknown), field (of structured answers), the scores of the methods (PRO and NLL in the
-        columns pro and nll), n_kept and mass. The last two are missing for texts without
-        log-probabilities.
+        unknown), field (of structured answers), the scores of the methods, n_kept and mass. The
+        last two are missing for texts without log-probabilities.
         """
-        answers = self.evaluation.answers
+        judged = self.judged
+        whole = judged.whole
         table = self.run.questions[["question_id", "question"]].reset_index(drop=True)
-        table["text"] = answers["text"]
-        correct = answers["correct"].where(self.evaluation.is_judged)
-        if self.sampled is not None:
-            correct = table["question_id"].map(self.sampled.by_question)
+        table["text"] = whole.answers["text"]
+        verdicts = pd.Series(judged.judgement.known_verdicts, judged.answers["question_id"])
+        correct = table["question_id"].map(verdicts)
         table["correct"] = correct.astype(object).where(correct.notna(), None)
         if "field" in self.run.questions:
             table["field"] = self.run.questions["field"].to_numpy()
         of_texts = [] if self.texts is None else self.texts.methods
-        shown = list(dict.fromkeys((*self.methods, *of_texts)))
-        table = table.join(self.scores[shown].rename(columns=_METHOD_COLUMNS))
+        methods = list(dict.fromkeys((*self.methods, *of_texts)))
+        table = table.join(self.scores[methods])
         if not self.run.is_texts:
-            log_probs = self.evaluation.log_probs
+            log_probs = whole.log_probs
             options = {"search_alpha": self.run.search_alpha}
             table["n_kept"] = scoring.adaptive_k(log_probs, self.alpha.alpha, **options)
-            is_text = table["text"].notna() & self.evaluation.baselines["NLL"].isna()
+            is_text = table["text"].notna() & whole.baselines["NLL"].isna()
             table["mass"] = np.where(is_text, np.nan, scoring.mass(log_probs))
         return table
 
@@ -221,7 +213,7 @@ class ScoredAnswers:
         judged = self.judged
         is_reported = self.alpha.is_reported
         if is_reported is None:
-            cluster = Choices().cluster
+            cluster = self.rules.cluster
             is_reported = half_of_texts(judged, self.run.questions, cluster=cluster)
         pool = judged.rows(~is_reported)
         reported = judged.rows(is_reported)
@@ -232,7 +224,7 @@ class ScoredAnswers:
 
     def full_name(self, method: str) -> str:
         """Return the name of a method in the evaluation, such as "SE, lexical" for SE."""
-        names = [*self.evaluation.baselines, *self.evaluation.alpha_names]
+        names = [*self.judged.whole.baselines, *self.judged.whole.alpha_names]
         return method if method in names else f"{method}{LEXICAL}"
 
     def alpha_that_keeps_two(self) -> tuple[float, int] | None:
@@ -242,9 +234,9 @@ class ScoredAnswers:
             The largest such α of a grid, and the number of these questions. None if α was chosen,
             if PRO keeps two answers of most questions already, or if it does so at no α.
         """
-        if self.alpha.is_reported is not None or self.sampled is not None or self.run.is_texts:
+        if self.alpha.is_chosen or self.run.is_texts:
             return None
-        log_probs = self.evaluation.log_probs
+        log_probs = self.judged.whole.log_probs
         for alpha in alpha_grid(self.run.search_alpha, alphas=DRAWN_ALPHAS)[::-1]:
             kept = scoring.adaptive_k(log_probs, alpha, search_alpha=self.run.search_alpha)
             n_questions = int((kept > 1).sum())
@@ -256,7 +248,7 @@ class ScoredAnswers:
 def score_answers(
     run: Run,
     *,
-    choices: Choices | None = None,
+    rules: AnswerRules | None = None,
     alpha: float | None = None,
     methods: Sequence[str] | None = None,
     is_fixed: bool = False,
@@ -268,7 +260,7 @@ def score_answers(
     Args:
         run: the run. Answers of a file count as samples for the methods that need samples, unless
             the file lists different answers.
-        choices: what makes an answer right.
+        rules: what makes an answer right.
         alpha: α of PRO; None chooses it on judged answers (`held_out_alpha`), or takes 0.4.
         methods: the names of the methods, or `file.py:name` of further ones; None for all, also
             those of the texts alone if only some questions have log-probabilities.
@@ -294,7 +286,7 @@ def score_answers(
         [['Margaret Atwood', True], ['Mauritius', False]]
     """
     names = None if methods is None else find_methods(methods)
-    choices = choices or Choices()
+    rules = rules or AnswerRules()
     if sample is not None:
         from pro_lib.app.sampled_evaluation import SampledEvaluation
         from pro_lib.labels.answers import with_placeholder
@@ -308,20 +300,21 @@ def score_answers(
         requested = [METHODS.get(base_name(name)) for name in names or METHODS]
         if any(method is None or method.per_similarity for method in requested):
             options["similarities"] = {"lexical": _lexical_in_blocks}
-    [evaluation] = evaluations(
-        run, protocols=["workbench"], choices=choices, must_judge=must_judge, **options
+    [judged] = evaluations(
+        run, protocols=["workbench"], rules=rules, must_judge=must_judge, **options
     )
     sampled = None
     if sample is None:
-        choice = _alpha_of(run, evaluation.judged, alpha, is_fixed, choices.cluster)
+        choice = _alpha_of(run, judged, alpha, is_fixed, rules.cluster)
     else:
-        sampled = SampledEvaluation.of(sample, evaluation.judged, run, alpha)
-        choice = AlphaChoice(sampled.alphas.get("PRO", DEFAULT_ALPHA), sampled.alpha_sentence)
-    shown = tuple(map(short_name, select_methods(_score_names(evaluation), names)))
+        sampled = SampledEvaluation.of(sample, judged, run, alpha)
+        judged = sampled.evaluation
+        choice = sampled.alpha
+    selected = tuple(map(short_name, select_methods(_score_names(judged.whole), names)))
     texts = None
     if is_mixed and sampled is None and names is None:
-        texts = score_answers(run.as_texts(), choices=choices)
-    return ScoredAnswers(run, evaluation, choice, shown, texts, sampled)
+        texts = score_answers(run.as_texts(), rules=rules)
+    return ScoredAnswers(run, judged, rules, choice, selected, texts, sampled)
 
 
 def _score_names(evaluation: Evaluation) -> list[str]:
@@ -338,7 +331,7 @@ def _scores_of(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
     names = _score_names(evaluation)
     scores = evaluation.baselines
     if "PRO" in names:
-        scores = evaluation.with_pro(dict.fromkeys(evaluation.alpha_names, alpha))
+        scores = evaluation.scores(dict.fromkeys(evaluation.alpha_names, alpha))
     return scores[names].rename(columns=short_name)
 
 

@@ -17,7 +17,7 @@ from pro_lib.evaluation.calibration_runs import right_probability, run_guarantee
 from pro_lib.evaluation.guarantees import Guarantee
 from pro_lib.generation.decoding import strategies
 from pro_lib.generation.decoding.strategies import own_settings
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.parameters import difference
@@ -317,7 +317,7 @@ def answerer(
     target: float = 0.8,
     confidence: float = 0.95,
     alpha: float = 0.4,
-    choices: Choices | None = None,
+    rules: AnswerRules | None = None,
 ) -> Answerer:
     """Return a function that answers questions only where an accuracy is guaranteed.
 
@@ -330,7 +330,7 @@ def answerer(
         target: the share of right answers among the answered questions.
         confidence: the confidence with which the guarantee holds.
         alpha: α of PRO, which must be chosen before.
-        choices: what makes an answer correct, as in `evaluate`.
+        rules: what makes an answer correct, as in `evaluate`.
 
     Returns:
         An `Answerer`. It asks questions with the prompt and the strategy of the calibration run.
@@ -353,7 +353,7 @@ def answerer(
     model = models.cached_model(model)
     check_calibration(known_run, {"quantization": None, "server": None} | model.parameters())
     guarantee = run_guarantee(
-        known_run, target=target, confidence=confidence, alpha=alpha, choices=choices
+        known_run, target=target, confidence=confidence, alpha=alpha, rules=rules
     )
     parameters = known_run.info.parameters
     strategy = parameters["strategy"]

@@ -9,11 +9,10 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from pro_lib.common.files import sha256
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, alpha_grid
-from pro_lib.metrics.roc import FloatArray
 from pro_lib.questions.repeats import normalized_question
 
 # On fewer questions, a chosen α was worse than 0.4 for some published answers
@@ -41,11 +40,6 @@ class Splits:
     seed: int = 0
     alphas: Sequence[float] | None = None
 
-    def __post_init__(self) -> None:
-        """Keep the judged questions."""
-        object.__setattr__(self, "pool", self.pool.judged)
-        object.__setattr__(self, "reported", self.reported.judged)
-
     @cached_property
     def validation(self) -> Evaluation:
         """The questions that α is chosen on."""
@@ -61,10 +55,6 @@ class Splits:
         """Return the best α of each of these scores that needs one, by name."""
         return {name: self.alpha(name) for name in names if name in self.reported.alpha_names}
 
-    def sentence(self) -> str:
-        """Return sentences about the questions that α is chosen on, and about those reported."""
-        return f"{self.validation.sentence()}\n{self.reported.sentence()}"
-
 
 @dataclass(frozen=True)
 class AlphaChoice:
@@ -74,12 +64,15 @@ class AlphaChoice:
         alpha: the α.
         reason: one sentence that says where α comes from.
         is_reported: a mask (n,) of the judged questions on which results are measured, which are
-            those on which α was not chosen. None if α was not chosen: all questions are reported.
+            those on which α was not chosen. None if it was chosen on none of them.
+        is_chosen: whether α was chosen, or has to be before answers are labelled; no other α is
+            then proposed.
     """
 
     alpha: float
     reason: str
     is_reported: NDArray[np.bool_] | None = None
+    is_chosen: bool = False
 
 
 def default_alpha(search_alpha: float | None = None, *, why: str) -> AlphaChoice:
@@ -145,7 +138,7 @@ def held_out_alpha(
             counts = f"{len(chosen_on.correct):,} {kind}"
             others = f"the results below are of the other {len(reported.correct):,}"
             reason = f"α = {alpha:g}, chosen on {counts}; {others}."
-            return AlphaChoice(alpha, reason, ~is_chosen_on)
+            return AlphaChoice(alpha, reason, ~is_chosen_on, is_chosen=True)
     counts = f"{len(evaluation.correct):,} judged questions ({evaluation.correct.sum():,} right)"
     why = (
         f"{counts} are too few to choose it, which needs {FEWEST_TO_HALVE} (or {FEWEST_TO_CHOOSE} "
@@ -200,7 +193,7 @@ def select_alpha(
         >>> from pro_lib import evaluation
         >>> from pro_lib.common import catalog
         >>> from pro_lib.importing import import_answers
-        >>> judged = evaluation.evaluate(import_answers(catalog.EXAMPLE)).judged
+        >>> judged = evaluation.evaluate(import_answers(catalog.EXAMPLE))
         >>> select_alpha(judged, alphas=[0.1, 0.4])
         0.1
     """
@@ -211,25 +204,11 @@ def select_alpha(
             stacklevel=2,
         )
         return DEFAULT_ALPHA
-    nearest_first = nearest_alphas(
-        alpha_grid(validation.search_alpha) if alphas is None else alphas
-    )
+    grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
+    # Rounding makes 0.35 and 0.45 equally far from 0.4.
+    distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
+    nearest_first = grid[np.argsort(distances, kind="stable")]
     scores = validation.pro(nearest_first, name=name)
     aurocs = validation.judgement.areas(scores)
     # `argmax` takes the first of equal AUROCs, which are exactly equal because they are counts.
     return float(nearest_first[aurocs.argmax()])
-
-
-def nearest_alphas(alphas: ArrayLike) -> FloatArray:
-    """Return the different values of α, those nearest to 0.4 first.
-
-    Args:
-        alphas: the values (A,).
-
-    Returns:
-        The values without repeats, at most A. If two are equally near, the smaller one is first.
-    """
-    grid = np.unique(alphas)
-    # Rounding makes 0.35 and 0.45 equally far from 0.4.
-    distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
-    return np.asarray(grid[np.argsort(distances, kind="stable")])

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from pro_lib import importing, metrics
 from pro_lib.evaluation.guarantees import Guarantee, guarantee
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray, need_both
 from pro_lib.runs.run import Run
 
@@ -20,7 +20,7 @@ def run_guarantee(
     target: float,
     confidence: float = 0.95,
     alpha: float = 0.4,
-    choices: Choices | None = None,
+    rules: AnswerRules | None = None,
 ) -> Guarantee:
     """Return the guarantee that the validation questions of a run show, for PRO.
 
@@ -32,7 +32,7 @@ def run_guarantee(
         target: the accuracy to guarantee.
         confidence: the confidence with which the guarantee holds.
         alpha: α of PRO, which must be chosen before.
-        choices: what makes an answer right.
+        rules: what makes an answer right.
 
     Raises:
         RunError: no answer can be judged.
@@ -40,12 +40,12 @@ def run_guarantee(
     is_validation = run.questions["split"] == "validation"
     has_both = 0 < is_validation.sum() < len(is_validation)
     split = "validation" if has_both else None
-    validation = evaluate(run, split=split, choices=choices).judged
+    validation = evaluate(run, split=split, rules=rules)
     thresholds = None
     if has_both:
         other_ids = list(run.questions["question_id"][~is_validation])
-        others = evaluate(run.select(question_ids=other_ids), choices=choices)
-        thresholds = others.judged.pro(alpha)
+        others = evaluate(run.select(question_ids=other_ids), rules=rules)
+        thresholds = others.pro(alpha)
     return guarantee(
         validation.pro(alpha),
         validation.judgement.verdicts,
@@ -81,8 +81,8 @@ def right_probability(
     if "validation" not in set(run.questions["split"]):
         run = replace(run, questions=run.questions.assign(split=None))  # so that one is drawn
     both = importing.split_records(run, n_validation=None)
-    fitted = evaluate(both, split="validation").judged.one_per_text()
-    others = evaluate(both, split="test").judged.one_per_text()
+    fitted = evaluate(both, split="validation").one_per_text()
+    others = evaluate(both, split="test").one_per_text()
     need_both(fitted.correct, "a calibration")
     uncertainty = fitted.pro(alpha)
     scores = np.append(uncertainty, [uncertainty.min(), uncertainty.max()])

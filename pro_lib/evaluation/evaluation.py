@@ -51,8 +51,9 @@ def alpha_grid(
 class Evaluation:
     """One model's answers to one split of a dataset, with the scores of all methods.
 
-    It has all questions. `judged` has those whose answer is known to be right or wrong and that
-    all compared methods score; all statistics are about these.
+    It has the judged questions: those whose answer is known to be right or wrong, and that all
+    compared methods score. `whole` also has the other questions, and the methods that are left out
+    of the comparison.
 
     Attributes:
         model: the name of the model.
@@ -75,10 +76,9 @@ class Evaluation:
         rule: the rule by which answers are right, such as "ROUGE-L > 0.3".
         sampled_judgement: the judgement by labels of a sample of the answers; None if the verdicts
             in `answers` judge them.
-        is_judged: which questions are judged, (n,); None for all.
-        left_out: the methods that are not compared, because they lack values.
         reasons: the number of questions without a usable or judged answer, by reason
             (`common.reasons.REASONS`).
+        selected_from: the evaluation of all questions; None if this one has all of them.
     """
 
     model: str
@@ -97,26 +97,17 @@ class Evaluation:
     n_unlabelled: int = 0
     rule: str = ""
     sampled_judgement: Judgement | None = None
-    is_judged: NDArray[np.bool_] | None = None
-    left_out: tuple[str, ...] = ()
     reasons: Mapping[str, int] = field(default_factory=dict)
+    selected_from: "Evaluation | None" = None
 
-    @cached_property
-    def judged(self) -> "Evaluation":
-        """The evaluation of the judged questions and of the compared methods."""
-        if self.is_judged is None:
-            return self
-        judged = self.without_methods(self.left_out).rows(self.is_judged)
-        answers = judged.answers
-        if "text_number" in answers and not answers["text_number"].duplicated().any():
-            answers = answers.drop(columns="text_number")
-        return replace(judged, answers=answers, is_judged=None, left_out=())
+    @property
+    def whole(self) -> "Evaluation":
+        """The evaluation of all questions, judged or not, and of all methods."""
+        return self if self.selected_from is None else self.selected_from
 
     @cached_property
     def judgement(self) -> Judgement:
         """Which of the judged answers are right, with the statistics of scores."""
-        if self.is_judged is not None:
-            return self.judged.judgement
         if self.sampled_judgement is not None:
             return self.sampled_judgement
         return Verdicts(self.correct, self.rule, self.answers.get("cluster"))
@@ -124,7 +115,7 @@ class Evaluation:
     @property
     def correct(self) -> NDArray[np.bool_]:
         """Whether the judged answers are right, (n,)."""
-        return np.asarray(self.judged.answers["correct"], dtype=bool)
+        return np.asarray(self.answers["correct"], dtype=bool)
 
     @property
     def accuracy(self) -> float:
@@ -134,7 +125,7 @@ class Evaluation:
     @property
     def n_correct(self) -> int:
         """The number of right answers, or its estimate."""
-        n_judged = len(self.judged.answers)
+        n_judged = len(self.answers)
         return round(n_judged * self.accuracy) if n_judged else 0
 
     @property
@@ -181,7 +172,7 @@ class Evaluation:
                 return scoring.pro(self.log_probs, alpha=alpha, search_alpha=self.search_alpha)
             return scoring.pro_at_k(self.log_probs, k, search_alpha=self.search_alpha)
 
-    def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
+    def scores(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Return the scores of all methods.
 
         Args:
@@ -226,7 +217,6 @@ class Evaluation:
             log_probs=self.log_probs[places],
             alpha_scores={name: score.rows(places) for name, score in self.alpha_scores.items()},
             sampled_judgement=None if sampled is None else sampled.rows(places),
-            is_judged=None if self.is_judged is None else self.is_judged[places],
         )
 
     def without_labels(self) -> "Evaluation":
@@ -255,7 +245,7 @@ class Evaluation:
         They are about labels of a sample or of some questions only, and about repeated questions.
         """
         sentences = [self.judgement.caution] if self.judgement.caution else []
-        answers = self.judged.answers
+        answers = self.answers
         n = len(answers)
         if self.n_unlabelled:
             n_all = n + self.n_unlabelled
@@ -270,6 +260,11 @@ class Evaluation:
                 "one cluster."
             )
         return " ".join(sentences)
+
+    def remarks(self) -> list[str]:
+        """Return sentences about unavailable methods, what restricts the result, and the run."""
+        absent = f"Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
+        return [sentence for sentence in (absent, self.cautions(), self.note) if sentence]
 
     def with_methods_of(self, other: "Evaluation") -> "Evaluation":
         """Return the evaluation without the methods that `other` does not have.
@@ -286,25 +281,23 @@ class Evaluation:
 
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong, or "" if both occur."""
-        words = self.judgement.one_class
-        return f"{self.dataset}, {self.model}, {self.split}: {words}" if words else ""
+        one_class = self.judgement.one_class
+        return f"{self.dataset}, {self.model}, {self.split}: {one_class}" if one_class else ""
 
     def sentence(self) -> str:
         """Return sentences about the questions, the accuracy and the unavailable methods."""
-        sentences = [self.exclusions, f"{self._accuracy_words()}."]
-        n_above_one = scoring.above_one(self.judged.log_probs).sum()
+        sentences = [self.exclusions, f"{self._accuracy_sentence()}."]
+        n_above_one = scoring.above_one(self.log_probs).sum()
         if n_above_one:
             sentences.append(
                 f"For {n_above_one} questions the answers' probabilities sum to more than 1: "
                 "PRO bounds no entropy there."
             )
-        if self.unavailable:
-            sentences.append(f"Not available: {', '.join(self.unavailable)}.")
-        sentences += [text for text in (self.cautions(), self.note) if text]
+        sentences += self.remarks()
         setting = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         return f"{setting}: {' '.join(sentences)}"
 
-    def _accuracy_words(self) -> str:
+    def _accuracy_sentence(self) -> str:
         """Return the share of right answers, also by the kinds of matches."""
         correct = self.correct
         if not len(correct):
@@ -312,10 +305,10 @@ class Evaluation:
         if self.sampled_judgement is not None:
             return f"{self.accuracy:.3f} of the answers are estimated to be right"
         rule = f" by {self.rule}" if self.rule else ""
-        words = f"{correct.mean():.3f} of the judged answers are right{rule}"
+        sentence = f"{correct.mean():.3f} of the judged answers are right{rule}"
         for name in MATCHES:
-            match = self.judged.answers[name]
+            match = self.answers[name]
             if match.notna().all() and correct.any():
                 rejected = 1 - match[correct].mean()
-                words += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
-        return words
+                sentence += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
+        return sentence

@@ -57,6 +57,18 @@ class Judgement(Protocol):
         """
 
     @property
+    def known_verdicts(self) -> NDArray[np.object_]:
+        """Whether each answer is right, (n,); NaN where it has no verdict."""
+
+    @property
+    def n_verdicts(self) -> int:
+        """The number of verdicts, or of labels."""
+
+    @property
+    def counts_in_words(self) -> str:
+        """The words "24 of 80 judged answers", or of how many answers the accuracy is estimated."""
+
+    @property
     def interval(self) -> str:
         """The kind of the intervals, such as "by question"."""
 
@@ -179,6 +191,21 @@ class Verdicts:
     verdicts: NDArray[np.bool_]
     rule: str = ""
     clusters: pd.Series | None = None
+
+    @property
+    def known_verdicts(self) -> NDArray[np.object_]:
+        """Whether each answer is right, (n,)."""
+        return self.verdicts.astype(object)
+
+    @property
+    def n_verdicts(self) -> int:
+        """The number of verdicts."""
+        return len(self.verdicts)
+
+    @property
+    def counts_in_words(self) -> str:
+        """The words "24 of 80 judged answers"."""
+        return f"{self.verdicts.sum():,} of {self.n_verdicts:,} judged answers"
 
     @property
     def interval(self) -> str:

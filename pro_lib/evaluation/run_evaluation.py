@@ -1,7 +1,7 @@
 """Judge one answer per question, and compute all scores for the same questions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from pro_lib.evaluation.inputs import (
     method_scores,
 )
 from pro_lib.evaluation.methods import METHODS, RESERVED
-from pro_lib.metrics.correctness import Choices, rouge_and_correct, rule_in_words
+from pro_lib.metrics.correctness import AnswerRules, rouge_and_correct, rule_in_words
 from pro_lib.runs.run import Run, most_probable_answers
 
 # A method without a value for more than this share of the questions is left out of the comparison.
@@ -85,7 +85,7 @@ def evaluate(beams: Run, *, protocol: str = "workbench", **options: Any) -> Eval
         >>> from pro_lib.common import catalog
         >>> from pro_lib.importing import import_answers
         >>> evaluation = evaluate(import_answers(catalog.EXAMPLE))
-        >>> list(evaluation.judged.baselines), evaluation.rule
+        >>> list(evaluation.baselines), evaluation.rule
         (['NLL', 'PE'], 'ROUGE-L > 0.3')
     """
     return evaluations(beams, protocols=[protocol], **options)[0]
@@ -99,7 +99,7 @@ def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
     others: Sequence[Run] = (),
     split: str | None = None,
     similarities: Similarities | None = None,
-    choices: Choices | None = None,
+    rules: AnswerRules | None = None,
     must_judge: bool = True,
 ) -> list[Evaluation]:
     """Judge one answer per question and compute all scores, once for each protocol.
@@ -120,11 +120,11 @@ def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
         split: the split to judge; None for all questions of `beams`.
         similarities: which answers mean the same, by name. SE, SD, Deg, SC, S-NLL and S-PRO are
             computed for each, as `SE, <name>`. None stands for one that this dataset does not have.
-        choices: what counts as an answer, and what makes it right.
+        rules: what counts as an answer, and what makes it right.
         must_judge: whether it is an error if no answer can be judged.
 
     Returns:
-        An evaluation of all questions per protocol.
+        An evaluation of the judged questions per protocol.
 
     Raises:
         RunError: a run lacks one of the questions, or no answer can be judged.
@@ -136,10 +136,10 @@ def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
         >>> [each.protocol for each in evaluations(import_answers(catalog.EXAMPLE))]
         ['paper', 'workbench']
     """
-    choices = choices or Choices()
-    known_protocols = [find_protocol(name, distinct=choices.distinct) for name in protocols]
+    rules = rules or AnswerRules()
+    known_protocols = [find_protocol(name, distinct=rules.distinct) for name in protocols]
     runs = _EvaluatedRuns.select(beams, samples, others, split)
-    answers = _judged_answers(runs, choices)
+    answers = _judged_answers(runs, rules)
     if must_judge and answers["correct"].isna().all():
         counts = count_reasons(runs.beams.reasons())
         unused = f" (of {len(answers):,} questions: {reasons_in_words(counts)})" if counts else ""
@@ -147,11 +147,11 @@ def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
             f"run {beams.name}: no answer can be judged{unused}; the run needs texts and "
             "references, or a column rouge_l or correct"
         )
-    rule = rule_in_words(choices, has_verdicts="correct" in beams.answers)
-    matrices = AnswerMatrices.of(runs.beams, convention=choices.convention)
+    rule = rule_in_words(rules, has_verdicts="correct" in beams.answers)
+    matrices = AnswerMatrices.of(runs.beams, convention=rules.convention)
     sampled = matrices if runs.samples is runs.beams else None
     if sampled is None and runs.samples is not None:
-        sampled = AnswerMatrices.of(runs.samples, convention=choices.convention)
+        sampled = AnswerMatrices.of(runs.samples, convention=rules.convention)
     compared = compare_meanings(matrices, sampled, similarities or {}, judged=answers["text"])
     results = []
     for protocol in known_protocols:
@@ -205,19 +205,19 @@ class _EvaluatedRuns:
         return cls(prepared_beams, prepared_samples, prepared_others, are_texts, n_with_log_probs)
 
 
-def _judged_answers(runs: _EvaluatedRuns, choices: Choices) -> pd.DataFrame:
+def _judged_answers(runs: _EvaluatedRuns, rules: AnswerRules) -> pd.DataFrame:
     """Return the most probable answer to each question, whether it is right, and its cluster."""
     questions = runs.beams.questions
     all_runs = [runs.beams, *runs.others]
     if runs.samples is not None:
         all_runs.insert(1, runs.samples)
-    top = most_probable_answers([run.top(convention=choices.convention) for run in all_runs])
-    answers = top[["question_id", "text"]].join(rouge_and_correct(top, questions, choices))
+    top = most_probable_answers([run.top(convention=rules.convention) for run in all_runs])
+    answers = top[["question_id", "text"]].join(rouge_and_correct(top, questions, rules))
     # Labels by hand belong to the text of the question.
     answers = answers.join(questions.filter(["question", "references"]).reset_index(drop=True))
-    if choices.labels is not None:
-        _check_labels(answers, choices.labels, runs.beams.name)
-    answers = answers.join(dependence_columns(questions, choices.cluster))
+    if rules.labels is not None:
+        _check_labels(answers, rules.labels, runs.beams.name)
+    answers = answers.join(dependence_columns(questions, rules.cluster))
     return answers
 
 
@@ -240,7 +240,7 @@ def _evaluation(
     with_alpha = pd.DataFrame(at_alpha, index=available.index).dropna(axis=1, how="all")
     every_method = available.join(with_alpha)
     compared_methods, left_out = common_methods(every_method, answers["correct"])
-    not_compared = tuple(left_out)
+    not_compared = list(left_out)
     if runs.are_texts:
         n_scored = (runs.n_with_log_probs, len(answers))
         left_out = {"every score of log-probabilities": n_scored, **left_out}
@@ -258,7 +258,7 @@ def _evaluation(
     reasons = reasons.mask((reasons == "") & answers["correct"].isna(), NO_REFERENCE)
     is_scored = compared_methods.notna().all(axis=1)
     info = runs.beams.info
-    return Evaluation(
+    whole = Evaluation(
         model=info.model,
         dataset=info.dataset,
         answers=answers,
@@ -273,10 +273,13 @@ def _evaluation(
         note=info.provenance.get("note", ""),
         n_unlabelled=int((is_scored & answers["correct"].isna()).sum()),
         reasons=count_reasons(reasons),
-        is_judged=is_usable,
-        left_out=not_compared,
         **setting,
     )
+    judged = whole.without_methods(not_compared).rows(is_usable)
+    answers = judged.answers
+    if "text_number" in answers and not answers["text_number"].duplicated().any():
+        answers = answers.drop(columns="text_number")
+    return replace(judged, answers=answers, selected_from=whole)
 
 
 def _given_scores(beams: Run, scores: MethodScores) -> pd.DataFrame:

@@ -48,7 +48,7 @@ def _number(value: object) -> object:
 
 
 def log_fields(line: dict) -> dict[str, Any]:
-    """Return the question, the references, the filter and the verdicts of a line.
+    """Return the question, the references, the filter and the metrics of a line.
 
     The target of a task with choices is the index of one, or several indexes.
     """
@@ -61,7 +61,7 @@ def log_fields(line: dict) -> dict[str, Any]:
         "question": value_at(line, "doc.question || arguments.gen_args_0.arg_0"),
         "references": references_beside({"answer": targets}),
         "filter": line.get("filter"),
-        "verdicts": {name: line[name] for name in metrics if line.get(name) is not None},
+        "log_metrics": {name: line[name] for name in metrics if line.get(name) is not None},
     }
 
 

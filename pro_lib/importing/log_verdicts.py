@@ -11,36 +11,36 @@ from pro_lib.importing.collected_answers import CollectedAnswers
 _VERDICTS = {"C": True, "I": False, "N": False, "P": None, 1: True, 0: False, None: None}
 
 
-def set_verdicts(collected: CollectedAnswers, name: str | None, path: Path) -> str | None:
-    """Set the column `correct` of answers to a verdict of their log, if it has any.
+def set_verdicts(collected: CollectedAnswers, metric: str | None, path: Path) -> str | None:
+    """Set the column `correct` of answers to the verdicts of their log, if it has any.
 
-    A metric is a verdict if all its values are 0 or 1, or the letters of inspect_ai.
+    The values of a metric are verdicts if all of them are 0 or 1, or the letters of inspect_ai.
 
     Args:
         collected: the answers.
-        name: the name of the verdict; None for the first one.
+        metric: the name of the metric; None for the first one whose values are verdicts.
         path: the file, for messages.
 
     Returns:
-        A message if the first metric is no verdict.
+        A message if the values of the first metric are no verdicts.
 
     Raises:
-        RunError: the log has no verdict of this name.
+        RunError: the log has no such metric.
     """
     values: dict[str, list[Any]] = {}
     for response in collected.responses:
-        for metric, value in (response.verdicts or {}).items():
-            values.setdefault(metric, []).append(value)
-    verdicts = [metric for metric, of_metric in values.items() if _are_verdicts(of_metric)]
-    choices = ", ".join(verdicts) or "none"
-    chosen = name or next(iter(verdicts), None)
+        for name, value in (response.log_metrics or {}).items():
+            values.setdefault(name, []).append(value)
+    names = [name for name, all_values in values.items() if _are_verdicts(all_values)]
+    choices = ", ".join(names) or "none"
+    chosen = metric or next(iter(names), None)
     if chosen is not None:
-        if chosen not in verdicts:
+        if chosen not in names:
             words = f"has no verdicts {chosen!r}; metrics and scorers of 0 and 1 are: {choices}"
             raise RunError(f"{path} {words}")
         _set_correct(collected, chosen)
     first = next(iter(values), None)
-    if first is None or first == chosen or name is not None:
+    if first is None or first == chosen or metric is not None:
         return None
     note = f"{first!r} of the log has other values than 0 and 1, so it is no verdict"
     if chosen is not None:
@@ -66,5 +66,5 @@ def _set_correct(collected: CollectedAnswers, metric: str) -> None:
         if response.is_of("lm-eval"):
             rows = harness.judged_rows(metric, rows, collected.columns)
         for row in rows:
-            verdict = (response.verdicts or {}).get(metric)
+            verdict = (response.log_metrics or {}).get(metric)
             collected.columns["correct"][row] = _VERDICTS[verdict]

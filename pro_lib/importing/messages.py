@@ -63,8 +63,10 @@ def error_of(left_out: Sequence[LeftOut], path: Path, beginning: str) -> RunErro
 
 def messages(collected: CollectedAnswers, run: Run) -> Iterator[str]:
     """Yield messages about the answers of a run."""
-    known = NATURAL.union(NOT_ENDED)
-    unknown = [f"{name} ({n})" for name, n in collected.endings.items() if name not in known]
+    known_endings = NATURAL.union(NOT_ENDED)
+    unknown = [
+        f"{name} ({n})" for name, n in collected.endings.items() if name not in known_endings
+    ]
     if unknown:
         shown = "; ".join(unknown[:5])
         yield f"endings {shown} are unknown; such an answer counts as cut"
@@ -92,7 +94,7 @@ def _messages_about_numbers(collected: CollectedAnswers, run: Run) -> Iterator[s
         words = f"{n_missing:,} of {len(log_probs):,} answers have no log-probability"
         use = "scores that need one are computed from the others"
         yield f"{words} (first to question {first!r}); {use}"
-    elif n_missing and collected.endings and not any(each.verdicts for each in responses):
+    elif n_missing and collected.endings and not any(each.log_metrics for each in responses):
         formats = [each.response_format for each in responses if each.response_format]
         request = formats[0].request
         remedy = f"; ask for them with {request}" if request else ""

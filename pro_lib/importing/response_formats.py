@@ -20,6 +20,7 @@ class ResponseFormat:
 
     Attributes:
         name: the name of the format in docs and runs.
+        source: what writes it, as Markdown for the docs.
         request: how to ask for log-probabilities; "" if this cannot be asked for.
         known_by: paths that all have a value in a response of this format.
         answers: the path to its answers, or a function that returns them; "" if it is an answer.
@@ -30,6 +31,7 @@ class ResponseFormat:
     """
 
     name: str
+    source: str
     request: str
     known_by: tuple[str, ...]
     answers: str | Callable[[dict], list] = ""
@@ -44,10 +46,10 @@ class ResponseFormat:
         """Return the answers of a response as objects to which the paths apply."""
         if not self.answers:
             return [body]
-        found = (
+        answers = (
             value_at(body, self.answers) if isinstance(self.answers, str) else self.answers(body)
         )
-        return [as_mapping(answer) for answer in as_items(found)]
+        return [as_mapping(answer) for answer in as_items(answers)]
 
 
 # --- Formats whose answers are collected from several places ---
@@ -134,13 +136,15 @@ def _tgi_answers(body: dict) -> list[dict]:
 
 def _inspect_fields(log: dict) -> dict[str, Any]:
     scores = as_mapping(log.get("scores"))
-    return {"verdicts": {name: as_mapping(score).get("value") for name, score in scores.items()}}
+    values = {name: as_mapping(score).get("value") for name, score in scores.items()}
+    return {"log_metrics": values}
 
 
 # The first format that recognizes a response reads it. Formats with unique fields come first.
 RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ResponseFormat(
         "inspect_ai",
+        "its logs as JSON, for example by `inspect log convert LOG --to json --output-dir FOLDER`",
         "GenerateConfig(logprobs=True)",
         ("epoch", "output"),
         "output.choices",
@@ -150,6 +154,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "lm-eval",
+        "`samples_*.jsonl` of lm-evaluation-harness; multiple choice has log-probabilities",
         "",
         ("resps",),
         harness.answers_in,
@@ -158,6 +163,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "openai",
+        "chat, completions, batches; vLLM's, SGLang's and llama.cpp's servers; LiteLLM",
         "logprobs=true (chat) or logprobs=1 (text)",
         ("choices",),
         "choices",
@@ -165,6 +171,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "langchain",
+        "`AIMessage` (`model_dump`, `dumpd`, `message_to_dict`), `LLMResult`, conversations",
         "logprobs=True of the model",
         (
             "generations || outputs.generations || response_metadata || additional_kwargs || "
@@ -175,9 +182,16 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         reason="finish_reason || stop_reason || stopReason || done_reason || status",
         tokens="logprobs_result || logprobs",
     ),
-    ResponseFormat("vllm", "SamplingParams(logprobs=0)", ("outputs.0",), _vllm_answers),
+    ResponseFormat(
+        "vllm",
+        "`RequestOutput` objects, or their JSON",
+        "SamplingParams(logprobs=0)",
+        ("outputs.0",),
+        _vllm_answers,
+    ),
     ResponseFormat(
         "gemini",
+        "`generateContent`; batches of Gemini and Vertex",
         "responseLogprobs=true",
         ("candidates || promptFeedback || prompt_feedback",),
         "candidates",
@@ -187,6 +201,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "bedrock",
+        "Converse",
         "",
         ("output.message", "stopReason"),
         text="output.message.content",
@@ -194,6 +209,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "responses",
+        "OpenAI's Responses API",
         'include=["message.output_text.logprobs"]',
         ("output.0",),
         _responses_answer,
@@ -201,6 +217,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "ollama",
+        "chat, generate, without streaming",
         "logprobs=true",
         ("done",),
         text="message.content || response",
@@ -208,6 +225,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "sglang",
+        "its own `/generate`",
         "return_logprob=true",
         ("meta_info",),
         reason="meta_info.finish_reason",
@@ -215,6 +233,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "tgi",
+        "generate",
         "details=true",
         ("generated_text || details",),
         _tgi_answers,
@@ -223,6 +242,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "llama.cpp",
+        "its own `/completion`",
         "n_probs=1",
         ("stop_type || completion_probabilities",),
         text="content",
@@ -230,13 +250,23 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         tokens="completion_probabilities",
     ),
     ResponseFormat(
-        "cohere", "logprobs=true", ("message.content", "finish_reason"), text="message.content"
+        "cohere",
+        "chat",
+        "logprobs=true",
+        ("message.content", "finish_reason"),
+        text="message.content",
     ),
     ResponseFormat(
-        "anthropic", "", ("content", "stop_reason"), text="content", reason="stop_reason"
+        "anthropic",
+        "messages, batches",
+        "",
+        ("content", "stop_reason"),
+        text="content",
+        reason="stop_reason",
     ),
     ResponseFormat(
         "records",
+        "the workbench's [own format](#records)",
         "",
         ("answers",),
         "answers",
@@ -245,6 +275,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ),
     ResponseFormat(
         "rows",
+        "CSV, Parquet or JSON lines with `question_id`, `text` and `log_prob`, a row per answer",
         "",
         ("question_id || question", "text || log_prob || token_log_probs"),
         log_prob="log_prob",

@@ -26,9 +26,9 @@ from pro_lib.importing.response_formats import (
     langchain_message,
     response_format_of,
 )
+from pro_lib.questions.csv_files import BadRow
 from pro_lib.questions.file_readers import Identity, TextList, decoded
 from pro_lib.questions.question_files import references_beside
-from pro_lib.questions.tables import BadRow
 
 # Fields of an entry that may hold a response, besides `response`.
 _WRAPPERS = (
@@ -80,7 +80,7 @@ class Response:
         references, split, relation, scores: the fields of the entry with these names.
         model, dataset: the model that answered, and the questions that a record names.
         filter: the filter of lm-evaluation-harness.
-        verdicts: the verdicts of a log by name.
+        log_metrics: the values of the metrics or scorers of a log by name.
         answers: its answers, until they are in the run.
         problem: why it is not used; None if it is.
         part: which of several prompts of the entry it answers; None if there is one.
@@ -100,7 +100,7 @@ class Response:
     model: Any = None
     dataset: Any = None
     filter: Any = None
-    verdicts: dict[str, Any] | None = None
+    log_metrics: dict[str, Any] | None = None
     answers: Sequence[Answer] = ()
     problem: Problem | None = None
     part: int | None = None
@@ -121,6 +121,18 @@ class Response:
         return int(numbers[-1]) if numbers else 0
 
     @property
+    def prompt(self) -> str | None:
+        """The text of the prompt, or of the question in it, if it is known."""
+        if self.conversation is not None and len(self.conversation) == 1:
+            return self.conversation[0].text or None
+        return self.question if isinstance(self.question, str) else None
+
+    def place_of(self, position: int) -> str:
+        """Return the place of one of its answers, for messages."""
+        name = f"answers[{position}]" if self.is_record else f"choice {position}"
+        return f"{self.where}, {name}"
+
+    @property
     def score_columns(self) -> dict[str, float]:
         """The scores that a record contains, by their columns in a run."""
         return {f"score_{method}": score for method, score in (self.scores or {}).items()}
@@ -128,7 +140,7 @@ class Response:
     @property
     def content_key(self) -> int | None:
         """A hash of its id, question, texts and numbers, or None if it cannot be a copy."""
-        if self.served_id is None or self.problem is not None or self.verdicts:
+        if self.served_id is None or self.problem is not None or self.log_metrics:
             return None
         question = (self.question_id, self.question, self.conversation)
         try:
@@ -222,22 +234,25 @@ def _entries_of_list(values: list) -> list[dict]:
 def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     """Return the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
-    shared = _entry_fields(where, entry, is_wrapped)
-    responses = [_parsed(replace(shared), body, entry) for body in bodies]
-    conversations = []
-    if responses[0].question is None:
-        conversations = conversations_of(entry, bodies[0])
-    listed = _listed_questions(entry)
-    prompts = listed or conversations
+    responses = [_parsed(_entry_fields(where, entry, is_wrapped), body, entry) for body in bodies]
+    prompts: list = _listed_questions(entry)
+    if responses[0].question is None and not prompts:
+        prompts = conversations_of(entry, bodies[0])
     if len(prompts) > 1:
         return _responses_to_prompts(responses, prompts)
-    for response in responses:
-        if listed:
-            [response.question] = listed
-        elif conversations:
-            texts = [answer.text for answer in response.answers]
-            response.conversation = without_answer(conversations[0], texts)
+    if prompts:
+        for response in responses:
+            _set_prompt(response, prompts[0])
     return list(map(_checked, responses))
+
+
+def _set_prompt(response: Response, prompt: str | Conversation) -> None:
+    """Set the text of the question or the conversation that a response answers."""
+    if isinstance(prompt, str):
+        response.question = prompt
+    else:
+        texts = [answer.text for answer in response.answers]
+        response.conversation = without_answer(prompt, texts)
 
 
 def _listed_questions(entry: dict) -> list:
@@ -280,8 +295,7 @@ def _responses_to_prompts(responses: list[Response], prompts: list) -> list[Resp
     for n, prompt in enumerate(prompts):
         part = replace(first, where=f"{first.where}, prompt {n}", served_id=None, part=n)
         part.answers = answers[n * size : (n + 1) * size]
-        part.question = prompt if isinstance(prompt, str) else None
-        part.conversation = None if isinstance(prompt, str) else prompt
+        _set_prompt(part, prompt)
         for name in ("question_id", "references", "split"):
             values = getattr(first, name)
             if isinstance(values, list) and len(values) == len(prompts):

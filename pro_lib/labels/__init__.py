@@ -12,7 +12,8 @@ from pro_lib.labels.file import (
     merge_labels,
     read_label_file,
 )
-from pro_lib.labels.plan import LabelPlan, Request, plan_path
+from pro_lib.labels.plan import LabelPlan, plan_path
+from pro_lib.labels.planned_answers import PlannedAnswers, Request
 from pro_lib.labels.sampled_verdicts import SampledVerdicts
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Label",
     "LabelPlan",
     "LabelSample",
+    "PlannedAnswers",
     "Request",
     "SampledVerdicts",
     "append_label",

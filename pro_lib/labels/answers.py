@@ -31,8 +31,8 @@ class Answers:
     Attributes:
         evaluation: the n judged answers.
         table: a row per unit: dataset, question_id (the smallest of the questions with this text),
-            answer (`answer_key`), question (its text), references (`references_digest`), text (the
-            answer as first found) and rouge_l. Question and references are empty if unknown.
+            answer (`answer_key`), question (its text; empty if unknown), references (texts), text
+            (the answer as first found) and rouge_l.
         units: (n,) number of the unit of each answer.
         strata: (G,) bin of ROUGE-L.
         features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
@@ -61,11 +61,6 @@ class Answers:
         clusters[self.units] = numbers
         return clusters
 
-    @cached_property
-    def row_of_question(self) -> dict[str, int]:
-        """A row of the table for each question_id."""
-        return {question_id: row for row, question_id in enumerate(self.table["question_id"])}
-
 
 def collect_answers(evaluation: Evaluation) -> Answers:
     """Collect the different answers of an evaluation.
@@ -76,7 +71,6 @@ def collect_answers(evaluation: Evaluation) -> Answers:
     Raises:
         RunError: if an answer has no text.
     """
-    evaluation = evaluation.judged
     rows = _rows_of(evaluation)
     units = pd.factorize(pd.MultiIndex.from_frame(rows[KEY]))[0]
     table = rows[[*KEY, "question", "references", "text", "rouge_l"]]
@@ -117,7 +111,7 @@ def scores_at_alphas(
         table = evaluation.baselines
     else:
         defaults = dict.fromkeys(evaluation.alpha_names, DEFAULT_ALPHA)
-        table = evaluation.with_pro({**defaults, **(alphas or {})})
+        table = evaluation.scores({**defaults, **(alphas or {})})
     first = [name for name in ("NLL", "PRO") if name in table]
     return table[[*first, *table.columns.drop(first)]]
 
@@ -179,7 +173,7 @@ def ranks(values: ArrayLike) -> FloatArray:
     """Return ranks (n,) between -1 and 1; ties share a rank, missing values have 0."""
     series = pd.Series(np.asarray(values, dtype=np.float64))
     n = series.count()
-    return ((2 * series.rank() - n - 1) / n).fillna(0.0).to_numpy() if n else np.zeros(len(series))
+    return np.asarray(((2 * series.rank() - n - 1) / n).fillna(0.0))
 
 
 def references_digest(references: Sequence[str] | None) -> str:
@@ -212,7 +206,7 @@ def _rows_of(evaluation: Evaluation) -> pd.DataFrame:
             "question_id": question_ids,
             "answer": [answer_key(text) for text in answers["text"]],
             "question": answers["question"].fillna(""),
-            "references": answers["references"].map(references_digest),
+            "references": answers["references"],
             "text": answers["text"],
         }
     )

@@ -7,7 +7,7 @@ from pro_lib.labels.inference import BoolArray, Ranking, areas
 from pro_lib.labels.label_model import fit_logistic, predict_logistic
 from pro_lib.metrics.roc import FloatArray, IntArray
 
-UNIFORM_SHARE = 0.3  # share of the second phase that is drawn without regard to the influence
+_UNIFORM_SHARE = 0.3  # share of the second phase that is drawn without regard to the influence
 FEWEST_FIRST = 20
 
 
@@ -69,12 +69,11 @@ def sampling_scores(influence: FloatArray, model: FloatArray) -> FloatArray:
     parts = np.vstack([influence[:1], influence[1:] - influence[0]])
     squares = parts**2 * (model * (1 - model))
     totals = squares.sum(axis=1, keepdims=True)
-    has_influence = totals[:, 0] > 1e-20
-    shares = np.where(has_influence[:, None], squares, 0.0) / np.where(totals > 1e-20, totals, 1.0)
-    result = shares[0]
-    if has_influence[1:].any():
-        result = result + shares[1:][has_influence[1:]].mean(axis=0)
-    scores: FloatArray = np.sqrt(result)
+    has_influence = totals > 1e-20
+    shares = squares / np.where(has_influence, totals, np.inf)
+    differing = shares[1:][has_influence[1:, 0]]
+    mean = differing.mean(axis=0) if len(differing) else 0.0
+    scores: FloatArray = np.sqrt(shares[0] + mean)
     return scores
 
 
@@ -107,18 +106,15 @@ def second_probabilities(
     return probabilities
 
 
-def inclusion_probabilities(
-    scores: ArrayLike, n_second: int, *, uniform: float = UNIFORM_SHARE
-) -> FloatArray:
+def inclusion_probabilities(scores: ArrayLike, n_second: int) -> FloatArray:
     """Return probabilities (n,) with the sum `n_second`, proportional to scores plus a constant.
 
     Args:
         scores: (n,) not negative; if all are 0, the probabilities are equal.
         n_second: expected number of answers; n or more gives 1 everywhere.
-        uniform: share of the constant.
 
     Example:
-        >>> inclusion_probabilities([1.0, 1.0, 8.0], 2, uniform=0.0)
+        >>> inclusion_probabilities([1.0, 1.0, 8.0], 2)
         array([0.5, 0.5, 1. ])
     """
     scores = np.asarray(scores, dtype=np.float64)
@@ -128,7 +124,7 @@ def inclusion_probabilities(
     total = scores.sum()
     mixture = np.full(n, 1 / n)
     if total > 0:
-        mixture = (1 - uniform) * scores / total + uniform / n
+        mixture = (1 - _UNIFORM_SHARE) * scores / total + _UNIFORM_SHARE / n
     probabilities = np.zeros(n)
     is_sure = np.zeros(n, dtype=bool)
     # Each round fixes the answers that reach 1, and shares the rest among the others.

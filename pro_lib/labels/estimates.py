@@ -9,21 +9,20 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.judgement import Estimate
-from pro_lib.evaluation.run_evaluation import MISSING_SHARE
-from pro_lib.labels.answers import Answers, collect_answers, scores_at_alphas
-from pro_lib.labels.file import KEY, label_table, merge_labels, read_label_file
-from pro_lib.labels.inference import SCOPES, BoolArray, Scope, WeightedLabels, label_weights
-from pro_lib.labels.label_model import cross_fitted
+from pro_lib.labels.answers import scores_at_alphas
+from pro_lib.labels.file import label_table, read_label_file
+from pro_lib.labels.inference import Scope
 from pro_lib.labels.plan import LabelPlan, plan_path
-from pro_lib.labels.sampled_verdicts import SampledVerdicts
+from pro_lib.labels.planned_answers import PlannedAnswers
 from pro_lib.metrics.correctness import MATCHES, ROUGE_THRESHOLD
 
 BY_JUDGE = "AUROC by ROUGE-L"
-OUTSIDE = "an estimate is not between 0 and 1; label more answers"
+_OUTSIDE = "an estimate is not between 0 and 1; label more answers"
 SHOWN = "yes"  # in the column shown, if nothing prevents an estimate
 _ROUNDING = 1e-9
 _SMALLEST_SHOWN = 0.0005  # a smaller difference has only zeros
@@ -66,13 +65,7 @@ class LabelSample:
 
     def covers(self, evaluation: Evaluation) -> bool:
         """Return whether at least 95 % of the judged answers are answers of the plan."""
-        is_planned = self.is_planned(collect_answers(evaluation))
-        return bool(is_planned.mean() >= 1 - MISSING_SHARE)
-
-    def is_planned(self, answers: Answers) -> BoolArray:
-        """Return whether each judged answer (n,) is one of the plan's answers."""
-        is_planned: BoolArray = self.plan.places(answers) >= 0
-        return is_planned[answers.units]
+        return PlannedAnswers(self.plan, evaluation).is_nearly_complete
 
     def with_labels(self, evaluation: Evaluation, *, scope: Scope = "population") -> Evaluation:
         """Return an evaluation whose AUROCs and accuracy are estimated from the labels.
@@ -86,39 +79,9 @@ class LabelSample:
         Returns:
             The planned questions, with the labels as its judgement.
         """
-        answers = self.planned_answers(evaluation)
-        return replace(answers.evaluation, sampled_judgement=self.judgement(answers, scope=scope))
-
-    def judgement(self, answers: Answers, *, scope: Scope = "population") -> SampledVerdicts:
-        """Return the labels as the judgement of answers of the plan."""
-        if scope not in SCOPES:
-            raise RunError(f"unknown scope {scope!r}; choose {' or '.join(SCOPES)}")
-        plan = self.plan
-        plan.check(self.labels)
-        current = plan.current_labels(self.labels, answers)
-        merged = merge_labels(current.labels).set_index("unit")
-        # Rows and weights by the position in the plan
-        merged = merged.drop(columns="row").reindex(range(len(plan.answers)))
-        decided = merged["correct"].astype(float).to_numpy()
-        weights = label_weights(
-            decided,
-            (merged["phase"] == 1).to_numpy(),
-            merged["probability"].to_numpy(float),
-            n_first=len(plan.first),
-            n_second=len(plan.second or ()),
-        )
-        # From the answers of the plan to those of the evaluation
-        places = plan.places(answers)
-        if (places < 0).any():
-            raise RunError(
-                f"{np.count_nonzero(places < 0)} of the {len(places)} answers are not in the plan, "
-                "so their labels cannot be estimated; leave them out by LabelSample.planned_answers"
-            )
-        merged = merged.iloc[places].reset_index(drop=True)
-        labels = decided[places]
-        model = cross_fitted(answers.features, labels)
-        weighted = WeightedLabels(labels, weights[places], model, scope, answers.clusters)
-        return SampledVerdicts(weighted, merged.drop(columns=KEY), answers.units, current.notes)
+        planned = self.planned_answers(evaluation)
+        judgement = planned.judgement(self.labels, scope=scope)
+        return replace(planned.answers.evaluation, sampled_judgement=judgement)
 
     def estimate(
         self,
@@ -164,27 +127,8 @@ class LabelSample:
             0    NLL  0.812      0.751       0.861
             1    PRO  0.815      0.752       0.865
         """
-        answers = self.planned_answers(evaluation)
-        judgement = self.judgement(answers, scope=scope)
-        scores = scores_at_alphas(answers.evaluation, alphas)
-        values = scores.to_numpy(np.float64)
-        names = scores.columns.astype(str).to_series().str.partition(", ")
-        table = pd.DataFrame(
-            {
-                "method": names[0].to_numpy(),
-                "similarity": names[2].to_numpy(),
-                **judgement.auroc(values).columns("auroc"),
-                "auroc_by_judge": answers.evaluation.without_labels().judgement.auroc(values).value,
-            }
-        )
-        for name in ("PRO", "NLL"):
-            difference = Estimate(np.nan, np.nan, np.nan)
-            if name in scores:
-                difference = judgement.differences(values, scores[name].to_numpy()).estimate
-            table = table.assign(**difference.columns(f"auroc_minus_{name.lower()}"))
-        shown = np.where(table["auroc"].isna(), judgement.problem or OUTSIDE, SHOWN)
-        table = table.assign(**judgement.counts, scope=scope, shown=shown)
-        return _with_setting(table, answers.evaluation)
+        planned = self.planned_answers(evaluation)
+        return estimated_aurocs(planned, self.labels, alphas=alphas, scope=scope)
 
     def judge_agreement(
         self, evaluation: Evaluation, *, scope: Scope = "population"
@@ -213,27 +157,28 @@ class LabelSample:
                      judge  agreement
             0      rouge_l      0.884
         """
-        answers = self.planned_answers(evaluation)
-        judgement = self.judgement(answers, scope=scope)
-        judged = answers.evaluation.answers
-        rows = []
-        for judge in ("rouge_l", *MATCHES):
-            if judge not in judged or judged[judge].isna().any():
-                continue
-            is_right = judged[judge].to_numpy(float) > ROUGE_THRESHOLD  # a match is 0 or 1
-            signs = np.where(is_right, 1.0, -1.0)
-            shares = judgement.accuracies(np.stack([np.ones(len(signs)), signs]))
-            columns = pd.DataFrame(shares.columns(""))
-            accuracy, agreement = columns.to_dict("records")
-            is_missing = columns[["", "_low"]].isna().any(axis=None)
-            row = {"judge": judge, "accuracy_by_judge": is_right.mean()}
-            row |= {f"accuracy{end}": value for end, value in accuracy.items()}
-            row |= {f"agreement{end}": value for end, value in agreement.items()}
-            shown = judgement.accuracy_problem or (OUTSIDE if is_missing else SHOWN)
-            rows.append(row | {**judgement.counts, "scope": scope, "shown": shown})
-        return _with_setting(pd.DataFrame(rows), answers.evaluation)
+        planned = self.planned_answers(evaluation)
+        judgement = planned.judgement(self.labels, scope=scope)
+        evaluation = planned.answers.evaluation
+        verdicts = evaluation.answers.filter(["rouge_l", *MATCHES]).dropna(axis=1)
+        is_right = verdicts.to_numpy(float).T > ROUGE_THRESHOLD  # a match is 0 or 1
+        agreement = judgement.accuracies(np.where(is_right, 1.0, -1.0))
+        accuracy = judgement.accuracies(np.ones(is_right.shape))
+        table = pd.DataFrame(
+            {
+                "judge": verdicts.columns,
+                "accuracy_by_judge": is_right.mean(axis=1),
+                **accuracy.columns("accuracy"),
+                **agreement.columns("agreement"),
+                **judgement.counts,
+                "scope": scope,
+            }
+        )
+        is_missing = table[["accuracy_low", "agreement_low"]].isna().any(axis=1)
+        table["shown"] = shown_or_why(is_missing, judgement.accuracy_problem)
+        return _with_setting(table, evaluation)
 
-    def planned_answers(self, evaluation: Evaluation) -> Answers:
+    def planned_answers(self, evaluation: Evaluation) -> PlannedAnswers:
         """Return the judged answers that are among those of the plan.
 
         A label cannot be estimated for another answer, because the plan could not choose it. The
@@ -245,23 +190,50 @@ class LabelSample:
         Raises:
             RunError: if more than 5 % of the questions would be left out.
         """
-        known: Answers | None = self.plan.today
-        if known is not None and known.evaluation is evaluation:
-            return known
-        answers = collect_answers(evaluation)
-        evaluation = answers.evaluation
-        is_planned = self.is_planned(answers)
-        n_unplanned = np.count_nonzero(~is_planned)
-        if not n_unplanned:
-            return answers
-        counts = f"{n_unplanned} of {len(is_planned)} answers are not among those of the label plan"
-        if is_planned.mean() < 1 - MISSING_SHARE:
+        planned = PlannedAnswers(self.plan, evaluation)
+        if not planned.is_nearly_complete:
             raise RunError(
-                f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}: {counts}; use the "
-                "parameters of the labelled run, or label these answers by pro label"
+                f"{evaluation.dataset}, {evaluation.model}, {evaluation.split}: "
+                f"{planned.left_out}; use the parameters of the labelled run, or label these "
+                "answers by pro label"
             )
-        exclusions = f"{evaluation.exclusions} Left out: {counts}."
-        return collect_answers(replace(evaluation.rows(is_planned), exclusions=exclusions))
+        return planned
+
+
+def estimated_aurocs(
+    planned: PlannedAnswers,
+    labels: pd.DataFrame,
+    *,
+    alphas: Mapping[str, float] | None = None,
+    scope: Scope = "population",
+) -> pd.DataFrame:
+    """Return the table of `LabelSample.estimate`."""
+    judgement = planned.judgement(labels, scope=scope)
+    evaluation = planned.answers.evaluation
+    scores = scores_at_alphas(evaluation, alphas)
+    values = scores.to_numpy(np.float64)
+    names = scores.columns.astype(str).to_series().str.partition(", ")
+    table = pd.DataFrame(
+        {
+            "method": names[0].to_numpy(),
+            "similarity": names[2].to_numpy(),
+            **judgement.auroc(values).columns("auroc"),
+            "auroc_by_judge": evaluation.without_labels().judgement.auroc(values).value,
+        }
+    )
+    for name in ("PRO", "NLL"):
+        difference = Estimate(np.nan, np.nan, np.nan)
+        if name in scores:
+            difference = judgement.differences(values, scores[name].to_numpy()).estimate
+        table = table.assign(**difference.columns(f"auroc_minus_{name.lower()}"))
+    shown = shown_or_why(table["auroc"].isna(), judgement.problem)
+    table = table.assign(**judgement.counts, scope=scope, shown=shown)
+    return _with_setting(table, evaluation)
+
+
+def shown_or_why(is_missing: ArrayLike, problem: str) -> NDArray[np.str_]:
+    """Return `yes` for estimates (A,) that are shown, or why they are missing."""
+    return np.where(is_missing, problem or _OUTSIDE, SHOWN)
 
 
 def _with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:

@@ -11,16 +11,16 @@ _CLIP = 0.02
 _TOLERANCE = 1e-12  # of the coefficients, relative
 
 
-def fit_logistic(features: FloatArray, labels: FloatArray, *, penalty: float = 1.0) -> FloatArray:
+def fit_logistic(features: FloatArray, labels: FloatArray) -> FloatArray:
     """Fit a logistic regression with a ridge penalty and a weak prior on the intercept.
 
-    Minimizes the negative log-likelihood + penalty / 2 Σ b² + that of half an answer right and half
-    an answer wrong for the intercept alone. The minimum is where the gradient is zero.
+    Minimizes the negative log-likelihood + ½ Σ b² of the coefficients of the features + that of
+    half an answer right and half an answer wrong for the intercept alone. The minimum is where the
+    gradient is zero.
 
     Args:
         features: (n, F), each of them of the order of 1.
         labels: (n,) 1 for right, 0 for wrong.
-        penalty: the weight of the squared coefficients. The intercept has no penalty.
 
     Returns:
         (F + 1,) coefficients, the intercept first.
@@ -28,8 +28,8 @@ def fit_logistic(features: FloatArray, labels: FloatArray, *, penalty: float = 1
     columns = np.column_stack([np.ones(len(features)), features])
     columns = np.vstack([columns, np.eye(1, columns.shape[1])])
     labels = np.append(labels, 0.5)
-    ridge = np.full(columns.shape[1], penalty)
-    ridge[0] = 0.0
+    ridge = np.ones(columns.shape[1])
+    ridge[0] = 0.0  # the intercept has no penalty
 
     def gradient(coefficients: FloatArray) -> FloatArray:
         errors = expit(columns @ coefficients) - labels

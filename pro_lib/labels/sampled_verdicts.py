@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pro_lib import metrics
-from pro_lib.common.judges import BY_LABELS
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.judgement import Differences, Estimate
-from pro_lib.labels.inference import AurocEstimates, BoolArray, Ranking, WeightedLabels
+from pro_lib.labels.inference import BoolArray, Ranking, WeightedLabels
 from pro_lib.metrics.differences import difference_columns
 from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray
 from pro_lib.metrics.selective import (
@@ -26,6 +25,7 @@ from pro_lib.metrics.selective import (
     rejection_table,
 )
 
+BY_LABELS = "labels"  # in the column judge, if labels of a sample estimate the values
 FEWEST_FOR_AUROC = 10  # with fewer labels right, or wrong, no AUROC is shown
 FEWEST_LABELS = 20  # with fewer labels no accuracy and no agreement is shown
 _MOST_BINS = 10  # of a calibration
@@ -105,6 +105,21 @@ class SampledVerdicts:
         )
 
     @property
+    def known_verdicts(self) -> NDArray[np.object_]:
+        """Whether each answer is right, (n,); NaN without a label."""
+        return np.asarray(self.merged["correct"].iloc[self.units], dtype=object)
+
+    @property
+    def n_verdicts(self) -> int:
+        """The number of labels."""
+        return int(self.counts["n_labels"])
+
+    @property
+    def counts_in_words(self) -> str:
+        """The words "estimated for 3,408 of them"."""
+        return f"estimated for {len(self.units):,} of them"
+
+    @property
     def interval(self) -> str:
         """The kind of the intervals."""
         return "from labels of a sample"
@@ -142,18 +157,16 @@ class SampledVerdicts:
         """
         return replace(self, units=self.units[places])
 
-    def _estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
-        """Return the estimated AUROCs of scores (n, A)."""
-        ranking = Ranking.from_scores(uncertainty, self.units, len(self.weighted.labels))
-        return self.weighted.aurocs(ranking)
+    def _ranking(self, scores: ArrayLike) -> Ranking:
+        return Ranking.from_scores(scores, self.units, len(self.weighted.labels))
 
     def areas(self, scores: FloatArray) -> FloatArray:
         """Return the estimated AUROCs (A,) of scores (n, A), also if there is a `problem`."""
-        return self._estimates(scores).areas.auroc
+        return self.weighted.areas(self._ranking(scores)).auroc
 
     def auroc(self, scores: FloatArray) -> Estimate:
         """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
-        return self._shown(self._estimates(scores).auroc())
+        return _hidden(self.weighted.auroc(self._ranking(scores)), bool(self.problem))
 
     def accuracies(self, weights: FloatArray) -> Estimate:
         """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
@@ -250,19 +263,17 @@ class SampledVerdicts:
         self, scores: FloatArray, reference: FloatArray, *, is_reference: ArrayLike = False
     ) -> Differences:
         """Return the differences to a reference (n,); NaN if there are too few labels."""
-        estimates = self._estimates(np.column_stack([reference, scores]))
-        difference, p_values = estimates.difference(0)
+        ranking = self._ranking(np.column_stack([reference, scores]))
+        difference, p_values = self.weighted.difference(ranking, 0)
         estimate = Estimate(difference.value[1:], difference.low[1:], difference.high[1:])
         n_differ = metrics.count_moved(scores, reference)
         found = Differences(n_differ, estimate, p_values[1:]).with_reference(is_reference)
-        p_value = np.where(bool(self.problem), np.nan, found.p_value)
-        return replace(found, estimate=self._shown(found.estimate), p_value=p_value)
-
-    def _shown(self, estimate: Estimate) -> Estimate:
-        return _hidden(estimate, np.full(len(estimate.value), bool(self.problem)))
+        is_hidden = bool(self.problem)
+        p_value = np.where(is_hidden, np.nan, found.p_value)
+        return replace(found, estimate=_hidden(found.estimate, is_hidden), p_value=p_value)
 
 
-def _hidden(estimate: Estimate, is_hidden: BoolArray) -> Estimate:
-    """Return an estimate with NaN where `is_hidden` (A,)."""
+def _hidden(estimate: Estimate, is_hidden: BoolArray | bool) -> Estimate:
+    """Return an estimate with NaN where `is_hidden`, (A,) or everywhere."""
     parts = (estimate.value, estimate.low, estimate.high)
     return Estimate(*(np.where(is_hidden, np.nan, part) for part in parts))

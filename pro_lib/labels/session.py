@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.answers import prepare_answers, with_placeholder
-from pro_lib.labels.estimates import BY_JUDGE, LabelSample, estimate_words
+from pro_lib.labels.estimates import BY_JUDGE, estimate_words, estimated_aurocs
 from pro_lib.labels.file import (
     append_label,
     append_undo,
@@ -25,15 +25,14 @@ from pro_lib.labels.file import (
     merge_labels,
     read_label_file,
 )
-from pro_lib.labels.plan import CurrentLabels, LabelPlan, Request, plan_path
+from pro_lib.labels.plan import LabelPlan, plan_path
+from pro_lib.labels.planned_answers import CurrentLabels, PlannedAnswers, Request
 from pro_lib.labels.sampled_verdicts import FEWEST_LABELS
 from pro_lib.runs.run import Run
 from pro_lib.scoring.similarity import lexical
 
 DEFAULT_PLANNED = 100
 ADJUDICATOR = "adjudicator"
-_CHANGES = ("give", "undo", "change", "guideline")
-_ACTIONS = ("open", *_CHANGES, "labels", "estimates", "history")
 _HISTORY_STEP = 20  # labels
 _LONGEST_PAUSE = 300  # seconds between two labels; a longer one is a break
 _N_RECENT = 30  # labels that tell how long one takes
@@ -47,8 +46,7 @@ class LabelSession:
     from the file. A session therefore continues where an earlier one ended.
 
     Attributes:
-        references: those of each question of the run, by question_id.
-        plan: which answers are shown, in which order.
+        planned: the answers of the plan.
         path: the label file.
         labeller: name of the person.
         is_adjudication: whether only answers are shown on which labellers differ.
@@ -56,14 +54,12 @@ class LabelSession:
         alpha_sentence: where α of PRO comes from.
     """
 
-    references: pd.Series
-    plan: LabelPlan
+    planned: PlannedAnswers
     path: Path
     labeller: str
     is_adjudication: bool
     alphas: Mapping[str, float]
     alpha_sentence: str
-    _known: tuple[Any, CurrentLabels] | None = None
 
     @classmethod
     def open(
@@ -103,26 +99,18 @@ class LabelSession:
         evaluation = _evaluate(with_placeholder(labelled))
         evaluation, alphas, sentence = prepare_answers(evaluation, pool)
         path = Path(path)
-        ids = labelled.questions["question_id"].astype(str)
-        references = labelled.questions["references"].set_axis(ids)
         with _lock_of(path):
             labels = _read_labels(path)
-            plan = _open_plan(path, labels, evaluation, n_planned)
+            planned = _open_plan(path, labels, evaluation, n_planned)
         own = labels[labels["labeller"] == labeller]
         if (own["adjudication"] != is_adjudication).any():
             raise RunError(
                 f"{labeller!r} has other labels in {path}; labels and adjudications need different "
                 "names (--labeller)"
             )
-        return cls(references, plan, path, labeller, is_adjudication, alphas, sentence)
+        return cls(planned, path, labeller, is_adjudication, alphas, sentence)
 
-    @property
-    def evaluation(self) -> Evaluation:
-        """The evaluation of the planned answers that the run has."""
-        evaluation: Evaluation = self.plan.today.evaluation
-        return evaluation
-
-    def reply(  # the fields of a message
+    def reply(
         self,
         action: str,
         n_given: int = 0,
@@ -131,7 +119,7 @@ class LabelSession:
         text: str = "",
         place: int = 0,
     ) -> dict[str, Any]:
-        """Do what the page asks, and return what it shows next.
+        """Do what a message of the page asks, and return what the page shows next.
 
         Args:
             action: `open` shows the next answer, `give` labels the shown answer, `undo` withdraws
@@ -147,97 +135,95 @@ class LabelSession:
             place: for `change`: the place of the label among those of this person.
 
         Returns:
-            JSON data for the page: the list of `labels`, `estimates`, `history`, or the state:
-
-            - `n_given`, `n_left`, `n_requests`: labels of this person, and those of the whole plan.
-            - `minutes`: about how long the answers that are left take; None if unknown.
-            - `labels_file`: the path of the label file. `is_adjudication`. `guideline`.
-            - `notes`: what has changed since the plan was made and the labels were given.
-            - `last`: text, correct and comment of the last label; None before it.
-            - `answer`: question, references and text; None at the end. An adjudicator also sees
-              `votes`, the labels of others.
-            - at the end, `agreement` (of each two labellers), `consistency` and
-              `disagreements`. A labeller must not see them before.
+            JSON data for the page: `labels`, `estimates` or `history`, or the state. The types of
+            `label_tab.js` explain their fields. A labeller must not see `agreement`,
+            `consistency` and `disagreements` before the last label.
         """
-        if action not in _ACTIONS:
-            raise RunError(f"Unknown action {action!r}. Choose {', '.join(_ACTIONS)}.")
+        changes: dict[str, Callable[[CurrentLabels], None]] = {
+            "give": lambda current: self._give(current, correct, text),
+            "undo": self._undo,
+            "change": lambda current: self._change(current, place, correct, text),
+            "guideline": lambda _: write_whole(text.encode("utf-8"), guideline_path(self.path)),
+        }
+        views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
+        actions = ("open", *changes, *views)
+        if action not in actions:
+            raise RunError(f"Unknown action {action!r}. Choose {', '.join(actions)}.")
         with _lock_of(self.path):
             current = self._read_and_advance()
             is_same_file = labels_file in (None, str(self.path))
-            is_current = is_same_file and n_given == len(self._own(current.labels))
-            if is_current and action in _CHANGES:
-                self._act(action, current.labels, correct, text, place)
+            is_current = is_same_file and n_given == len(self._own(current))
+            if is_current and action in changes:
+                changes[action](current)
                 current = self._read_and_advance()
         # Other keys do not wait for estimates, because these are computed without the lock.
-        views = {"labels": self._list, "estimates": self._estimates, "history": self._history}
-        data = {action: views[action](current.labels)} if action in views else self._state(current)
+        data = {action: views[action](current)} if action in views else self._state(current)
         reply: dict[str, Any] = json_value({"kind": "label", **data})
         return reply
 
-    def _act(
-        self, action: str, current: pd.DataFrame, correct: bool | None, text: str, place: int
+    def _give(self, current: CurrentLabels, correct: bool | None, comment: str) -> None:
+        request = self._next_request(current)
+        if request is not None:
+            self._append(request, correct, comment=comment)
+
+    def _change(
+        self, current: CurrentLabels, place: int, correct: bool | None, comment: str
     ) -> None:
-        """Write to the files what the page asks."""
-        own = self._own(current)
-        if action == "guideline":
-            write_whole(text.encode("utf-8"), guideline_path(self.path))
-        elif action == "undo":
-            labels = _read_labels(self.path)
-            last = labels.index[labels["labeller"] == self.labeller][-1:]
-            if last.isin(own.index).any():  # otherwise the page did not show it
-                append_undo(self.path, self.labeller)
-        else:
-            request = self._next_request(current)
-            if action == "change":
-                row = own.iloc[place]
-                request = self.plan.request(row["unit"], bool(row["repetition"]))
-            if request is not None:
-                label = self.plan.label(
-                    request,
-                    correct,
-                    labeller=self.labeller,
-                    comment=text,
-                    adjudication=self.is_adjudication,
-                    change=action == "change",
-                )
-                append_label(self.path, label)
+        row = self._own(current).iloc[place]
+        request = self.planned.request(row["position"], bool(row["repetition"]))
+        self._append(request, correct, comment=comment, change=True)
+
+    def _append(self, request: Request, correct: bool | None, **values: Any) -> None:
+        values |= {"labeller": self.labeller, "adjudication": self.is_adjudication}
+        append_label(self.path, self.planned.label(request, correct, **values))
+
+    def _undo(self, current: CurrentLabels) -> None:
+        """Withdraw the last label of this person, unless the page did not show it."""
+        labels = _read_labels(self.path)
+        last = labels.index[labels["labeller"] == self.labeller][-1:]
+        if last.isin(self._own(current).index).any():
+            append_undo(self.path, self.labeller)
 
     def _read_and_advance(self) -> CurrentLabels:
         """Return the labels of the file that count, after drawing the second phase if it is time.
 
         It is drawn once: a second phase that another session has saved is read.
         """
-        state = _file_state(self.path)
-        if self._known is not None and self._known[0] == state:
-            return self._known[1]
-        current = self.plan.current_labels(_read_labels(self.path))
-        if not self.plan.is_drawn and self.plan.is_first_complete(current.labels):
-            saved = self.plan.reread(plan_path(self.path))
-            self.plan = saved.advance(current.labels, self.alphas)
-            if self.plan is not saved:
-                self.plan.save(plan_path(self.path))
-        self._known = (state, current)
+        plan_file = plan_path(self.path)
+        plan = self.planned.plan
+        if not plan.is_drawn:
+            saved = LabelPlan.read(plan_file)
+            if saved.model_copy(update={"second": None, "probabilities": None}) != plan:
+                raise RunError(
+                    f"{plan_file} was replaced by another plan; open the label file again"
+                )
+            if saved.is_drawn:
+                self.planned = replace(self.planned, plan=saved)
+        current = self.planned.current_labels(_read_labels(self.path), is_whole=True)
+        advanced = self.planned.advance(current, self.alphas)
+        if advanced is not self.planned:
+            advanced.plan.save(plan_file)
+            self.planned = advanced
         return current
 
-    def _own(self, current: pd.DataFrame) -> pd.DataFrame:
-        return current[(current["labeller"] == self.labeller) & (current["row"] >= 0)]
+    def _own(self, current: CurrentLabels) -> pd.DataFrame:
+        return current.existing[current.existing["labeller"] == self.labeller]
 
-    def _next_request(self, current: pd.DataFrame) -> Request | None:
+    def _next_request(self, current: CurrentLabels) -> Request | None:
         if not self.is_adjudication:
-            return self.plan.next_request(current, self.labeller)
-        units = self._disputed(current)["unit"]
-        return None if units.empty else self.plan.request(units.iloc[0], False)
+            return self.planned.next_request(current, self.labeller)
+        disputed = self._disputed(current)
+        return self.planned.request(disputed[0], False) if disputed else None
 
-    def _disputed(self, current: pd.DataFrame) -> pd.DataFrame:
-        """Return a row per answer on which labellers differ and nobody has decided."""
-        merged = merge_labels(current[current["row"] >= 0])
-        return merged[merged["is_disputed"]]
+    def _disputed(self, current: CurrentLabels) -> list[int]:
+        """Return the positions on which labellers differ and nobody has decided."""
+        merged = merge_labels(current.existing)
+        return list(merged["position"][merged["is_disputed"]])
 
-    def _state(self, found: CurrentLabels) -> dict[str, Any]:
-        current = found.labels
+    def _state(self, current: CurrentLabels) -> dict[str, Any]:
         own = self._own(current)
         request = self._next_request(current)
-        n_left = self.plan.n_requests - len(own)
+        n_left = self.planned.n_requests - len(own)
         if self.is_adjudication:
             n_left = len(self._disputed(current))
         state: dict[str, Any] = {
@@ -247,7 +233,7 @@ class LabelSession:
             "minutes": n_left * _seconds_per_label(own) / 60,
             "labels_file": str(self.path),
             "is_adjudication": self.is_adjudication,
-            "notes": [*self.plan.notes, *found.notes],
+            "notes": [*self.planned.notes, *current.notes],
             "guideline": _read_guideline(self.path),
             "last": None,
             "answer": None,
@@ -257,39 +243,39 @@ class LabelSession:
             last = own[["text", "correct", "comment"]].iloc[-1]
             state["last"] = {**last, "text": _visible(last["text"])}
         if request is not None:
-            state["answer"] = self._shown(request.unit)
+            state["answer"] = self._shown(request.position)
             if self.is_adjudication:
-                state["answer"]["votes"] = _votes(current, request.unit)
+                state["answer"]["votes"] = _votes(current, request.position)
             return state
-        rows = labeller_agreement(current)
+        rows = labeller_agreement(current.labels)
         is_pair = rows["other_labeller"].notna()
         state["agreement"] = rows[is_pair].to_dict("records")
         repeated = rows[~is_pair & (rows["labeller"] == self.labeller)]
         state["consistency"] = next(iter(repeated.to_dict("records")), None)
         state["disagreements"] = [
-            self._shown(unit) | {"votes": _votes(current, unit)}
-            for unit in self._disputed(current)["unit"]
+            self._shown(position) | {"votes": _votes(current, position)}
+            for position in self._disputed(current)
         ]
         return state
 
-    def _shown(self, unit: int) -> dict[str, Any]:
-        """Return the question, the references and the answer of a unit."""
-        request = self.plan.request(unit, False)
-        references = self.references[request.question_id]
+    def _shown(self, position: int) -> dict[str, Any]:
+        """Return the question, the references and the answer at a position of the plan."""
+        request = self.planned.request(position, False)
         return {
             "question": request.question or f"question {request.question_id}",
-            "references": [] if references is None else list(references),
+            "references": list(request.references or []),
             "text": _visible(request.text),
         }
 
-    def _list(self, current: pd.DataFrame) -> list[dict[str, Any]]:
+    def _list(self, current: CurrentLabels) -> list[dict[str, Any]]:
         """Return the labels of this person, without the repetitions, which must stay unnoticed."""
         own = self._own(current).reset_index(drop=True)
         rows = own[~own["repetition"]].reset_index(names="place")
         given = rows[["place", "correct", "comment"]].to_dict("records")
-        return [self._shown(unit) | label for unit, label in zip(rows["unit"], given, strict=True)]
+        shown = [self._shown(position) for position in rows["position"]]
+        return [answer | label for answer, label in zip(shown, given, strict=True)]
 
-    def _estimates(self, current: pd.DataFrame) -> dict[str, Any]:
+    def _estimates(self, current: CurrentLabels) -> dict[str, Any]:
         """Return the estimates as words, or why they are not shown.
 
         A labeller must not be influenced by the labels of others, and the values by the judge come
@@ -301,12 +287,12 @@ class LabelSession:
             return data | {"sentence": "The estimates are shown after the last decision."}
         if len(self._own(current)) < FEWEST_LABELS and not is_end:
             return data | {"sentence": f"Not shown before {FEWEST_LABELS} labels of yours."}
-        words, sentences = self._words(current)
+        words, sentences = self._words(current.labels)
         if not is_end:
             words = words.drop(columns=BY_JUDGE, errors="ignore")
         return data | {"rows": words.to_dict("records"), "sentence": " ".join(sentences)}
 
-    def _history(self, current: pd.DataFrame) -> list[dict[str, str]]:
+    def _history(self, current: CurrentLabels) -> list[dict[str, str]]:
         """Return estimates from the first labels of this person alone, as words."""
         own = self._own(current)
         first = own[~own["repetition"] & ~own["adjudication"]]
@@ -320,22 +306,23 @@ class LabelSession:
         return rows
 
     def _words(self, labels: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-        table = LabelSample(labels, self.plan).estimate(self.evaluation, alphas=self.alphas)
+        table = estimated_aurocs(self.planned, labels, alphas=self.alphas)
         return estimate_words(table, labels["labeller"])
 
 
 def _open_plan(
     path: Path, labels: pd.DataFrame, evaluation: Evaluation, n_planned: int | None
-) -> LabelPlan:
+) -> PlannedAnswers:
     """Return the plan of a label file; it is made, or made anew, before the first label."""
     plan_file = plan_path(path)
     if plan_file.exists() or len(labels):
-        plan = LabelPlan.read(plan_file, evaluation)
+        planned = PlannedAnswers.read(plan_file, evaluation)
+        plan = planned.plan
         n_planned = plan.n_labels if n_planned is None else n_planned
         is_planned = min(n_planned, len(plan.answers)) == plan.n_labels
-        if is_planned and (len(labels) or not plan.notes):
+        if is_planned and (len(labels) or not planned.notes):
             plan.check(labels)
-            return plan
+            return planned
         if len(labels):
             raise RunError(
                 f"{plan_file} plans {plan.n_labels} labels, not {n_planned}; after the "
@@ -345,7 +332,7 @@ def _open_plan(
         evaluation, n_labels=DEFAULT_PLANNED if n_planned is None else n_planned
     )
     plan.save(plan_file)
-    return plan
+    return PlannedAnswers(plan, evaluation)
 
 
 def labelled_part(run: Run, split: str) -> Run:
@@ -374,7 +361,7 @@ def _splits(run: Run) -> list[str]:
 
 def _evaluate(run: Run) -> Evaluation:
     similarities = {"lexical": lexical} if run.has_several_answers else None
-    return evaluate(run, similarities=similarities, must_judge=False).judged
+    return evaluate(run, similarities=similarities, must_judge=False)
 
 
 def _seconds_per_label(own: pd.DataFrame) -> float:
@@ -388,9 +375,10 @@ def _visible(text: str) -> str:
     return text if text.strip() else "(empty answer)"
 
 
-def _votes(current: pd.DataFrame, unit: int) -> list[dict[str, Any]]:
+def _votes(current: CurrentLabels, position: int) -> list[dict[str, Any]]:
     """Return what each labeller said about an answer of the plan."""
-    labels = first_labels(current[(current["unit"] == unit) & ~current["adjudication"]])
+    labels = current.labels[current.labels["position"] == position]
+    labels = first_labels(labels[~labels["adjudication"]])
     votes: list[dict[str, Any]] = labels[["labeller", "correct", "comment"]].to_dict("records")
     return votes
 
@@ -398,14 +386,6 @@ def _votes(current: pd.DataFrame, unit: int) -> list[dict[str, Any]]:
 def _lock_of(path: Path) -> FileLock:
     """Return the lock of a label file and its plan, which other processes may write too."""
     return FileLock(path.with_name(f".{path.name}.lock"))
-
-
-def _file_state(path: Path) -> tuple[int, int] | None:
-    """Return the time and the size of a file, which change with each line."""
-    if not path.exists():
-        return None
-    stat = path.stat()
-    return stat.st_mtime_ns, stat.st_size
 
 
 def _read_labels(path: Path) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,
-    Choices,
+    AnswerRules,
     TokenizerWarning,
     alias_match,
     closeness,
@@ -45,8 +45,8 @@ from pro_lib.metrics.selective import Calibration, accuracy_coverage, calibratio
 __all__ = [
     "MARGIN",
     "ROUGE_THRESHOLD",
+    "AnswerRules",
     "Calibration",
-    "Choices",
     "DeLong",
     "OneClassError",
     "TokenizerWarning",

@@ -393,7 +393,7 @@ Rule = Callable[[Sequence[str], Sequence[Sequence[str]]], ArrayLike]
 
 
 @dataclass(frozen=True)
-class Choices:
+class AnswerRules:
     """The rules that decide which answers count and which are right.
 
     The defaults are those of this project; docs/explanation/protocols.md says what others do.
@@ -425,17 +425,17 @@ class Choices:
 
 
 def rouge_and_correct(
-    answers: pd.DataFrame, questions: pd.DataFrame, choices: Choices | None = None
+    answers: pd.DataFrame, questions: pd.DataFrame, rules: AnswerRules | None = None
 ) -> pd.DataFrame:
     """Return ROUGE-L and correctness of answers.
 
-    Labels of `choices` come first, then values that records brought, then the references.
+    Labels of `rules` come first, then values that records brought, then the references.
 
     Args:
         answers: a row per answer with question_id (for labels), text and, if the records have
             them, rouge_l and correct.
         questions: the questions with their references, row by row.
-        choices: the labels and the kind of correctness; None for the defaults.
+        rules: the labels and the kind of correctness; None for the defaults.
 
     Returns:
         A table with the columns rouge_l, correct, alias_match and exact_match. The last three have
@@ -450,7 +450,7 @@ def rouge_and_correct(
         >>> rouge_and_correct(answers, questions)["correct"].tolist()
         [True]
     """
-    choices = choices or Choices()
+    rules = rules or AnswerRules()
     is_comparable = answers["text"].notna().to_numpy() & questions["references"].notna().to_numpy()
     texts = list(answers["text"][is_comparable])
     references = list(questions["references"][is_comparable])
@@ -464,52 +464,52 @@ def rouge_and_correct(
     )
     for name, match in MATCHES.items():
         table.loc[is_comparable, name] = match(texts, references).astype(object)
-    if choices.labels is not None:
-        _check_label_questions(answers["question_id"], questions, choices.labels)
-        known_labels = dict(zip(_keys(choices.labels), choices.labels["correct"], strict=True))
+    if rules.labels is not None:
+        _check_label_questions(answers["question_id"], questions, rules.labels)
+        known_labels = dict(zip(_keys(rules.labels), rules.labels["correct"], strict=True))
         table["correct"] = [known_labels.get(key) for key in _keys(answers)]
     elif "correct" in answers:
         table["correct"] = answers["correct"].to_numpy(object)
-    elif callable(choices.correctness):
-        verdicts = np.asarray(choices.correctness(texts, references)).astype(bool)
+    elif callable(rules.correctness):
+        verdicts = np.asarray(rules.correctness(texts, references)).astype(bool)
         if verdicts.shape != (len(texts),):
             raise SentenceError(
-                f"correctness={choices.correctness.__name__} returned an array of shape "
+                f"correctness={rules.correctness.__name__} returned an array of shape "
                 f"{verdicts.shape}, not a truth value for each of {len(texts)} texts"
             )
         table.loc[is_comparable, "correct"] = verdicts.astype(object)
     else:
         is_close = np.where(np.isnan(rouge), None, rouge > ROUGE_THRESHOLD)
         verdicts = table.assign(rouge_l=is_close, value_match=None)
-        if "value_match" in (choices.correctness, *choices.by_field.values()):
+        if "value_match" in (rules.correctness, *rules.by_field.values()):
             is_equal = value_match(texts, references)
             verdicts.loc[is_comparable, "value_match"] = is_equal.astype(object)
-        table["correct"] = verdicts[choices.correctness]
-        for name, rule in choices.by_field.items():
+        table["correct"] = verdicts[rules.correctness]
+        for name, rule in rules.by_field.items():
             is_ruled = (questions["field"] == name).to_numpy()
             table["correct"] = table["correct"].mask(is_ruled, verdicts[rule])
     return table.astype(dict.fromkeys(("correct", *MATCHES), object))
 
 
-def rule_in_words(choices: Choices, *, has_verdicts: bool = False) -> str:
+def rule_in_words(rules: AnswerRules, *, has_verdicts: bool = False) -> str:
     """Return the name of the rule by which `rouge_and_correct` judges.
 
     Args:
-        choices: the labels and the kind of correctness.
+        rules: the labels and the kind of correctness.
         has_verdicts: whether the records bring verdicts of their own.
 
     Example:
-        >>> rule_in_words(Choices()), rule_in_words(Choices(correctness="exact_match"))
+        >>> rule_in_words(AnswerRules()), rule_in_words(AnswerRules(correctness="exact_match"))
         ('ROUGE-L > 0.3', 'exact match')
     """
-    if choices.labels is not None:
-        return choices.labels_name
+    if rules.labels is not None:
+        return rules.labels_name
     if has_verdicts:
         return "verdicts of the records"
-    if callable(choices.correctness):
-        return choices.correctness.__name__
-    others = [f"{CORRECTNESS[rule]} for {name}" for name, rule in choices.by_field.items()]
-    return ", ".join([CORRECTNESS[choices.correctness], *others])
+    if callable(rules.correctness):
+        return rules.correctness.__name__
+    others = [f"{CORRECTNESS[rule]} for {name}" for name, rule in rules.by_field.items()]
+    return ", ".join([CORRECTNESS[rules.correctness], *others])
 
 
 def _keys(table: pd.DataFrame) -> Iterable[tuple[object, object]]:

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
@@ -56,12 +57,11 @@ def per_setting(columns: Callable[..., Columns]) -> Callable[..., pd.DataFrame]:
     def table_of_all(settings: Iterable[Splits | Evaluation], **options: Any) -> pd.DataFrame:
         tables: list[pd.DataFrame] = []
         for setting in settings:
-            known = setting.judged if isinstance(setting, Evaluation) else setting
-            rows = columns(known, **options)
+            rows = columns(setting, **options)
             if isinstance(rows, list):
                 tables += rows
                 continue
-            reported = known.reported if isinstance(known, Splits) else known
+            reported = setting.reported if isinstance(setting, Splits) else setting
             tables.append(with_setting(rows, reported))
         return pd.concat(tables, ignore_index=True)
 
@@ -194,13 +194,33 @@ def overview(setting: Splits | Evaluation) -> list[pd.DataFrame]:
     known = [setting.validation, setting.reported] if isinstance(setting, Splits) else [setting]
     tables = []
     for evaluation in known:
-        absent = ", ".join(evaluation.unavailable)
-        notes = [evaluation.exclusions, f"Not available: {absent}." if absent else ""]
-        notes += [evaluation.cautions(), evaluation.note]
         row = {
             "accuracy": evaluation.accuracy,
             "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
-            "note": " ".join(filter(None, notes)),
+            "note": " ".join([evaluation.exclusions, *evaluation.remarks()]),
         }
         tables.append(with_setting([row], evaluation))
     return tables
+
+
+# --- Columns that several tables have ---
+
+
+def method_labels(table: pd.DataFrame) -> pd.Series:
+    """Return the method of each row, with its similarity in parentheses if it has one."""
+    methods = table["method"].astype(str)
+    if "similarity" not in table:
+        return methods
+    with_similarity = methods + " (" + table["similarity"].astype(str) + ")"
+    labels = np.where(table["similarity"].isna(), methods, with_similarity)
+    return pd.Series(labels, index=table.index)
+
+
+def is_by_labels(table: pd.DataFrame) -> bool:
+    """Return whether labels of a sample estimate the values of all rows.
+
+    Example:
+        >>> is_by_labels(pd.DataFrame({"judge": ["labels", "rouge_l"]}))
+        False
+    """
+    return "judge" in table and bool((table["judge"] == BY_LABELS).all())

@@ -20,16 +20,15 @@ from pydantic_core import from_json
 from pro_lib.common.catalog import LFS_POINTER
 from pro_lib.common.files import RunError, reading, regular
 from pro_lib.common.nested import plain
-from pro_lib.common.validation import Text
-from pro_lib.questions.references import is_missing
-from pro_lib.questions.tables import (
+from pro_lib.common.validation import Text, is_damaged
+from pro_lib.questions.csv_files import (
     BadRow,
     check_names,
     csv_rows,
     damaged_text,
-    is_damaged,
     utf8_bytes,
 )
+from pro_lib.questions.references import is_missing
 
 
 def _number_as_text(value: Any) -> Any:
@@ -103,6 +102,12 @@ def unzipped(path: str | Path) -> Path:
     return path.with_suffix("") if path.suffix.lower() in (".gz", ".bz2", ".xz") else path
 
 
+def suffix_of(source: Source) -> str:
+    """Return the ending of a file without its compression, or `.json` for rows in memory."""
+    is_file = isinstance(source, (str, Path))
+    return unzipped(source).suffix.lower() if is_file else ".json"  # type: ignore[arg-type]
+
+
 def rows_of(source: Source, header: Set[str] | None = frozenset()) -> list[tuple[str, Any]]:
     """Return the rows of a source, which are dictionaries, with their places.
 
@@ -118,7 +123,7 @@ def rows_of(source: Source, header: Set[str] | None = frozenset()) -> list[tuple
         RunError: the file is of another kind or damaged; names file and place.
     """
     is_file = isinstance(source, (str, Path))
-    suffix = unzipped(source).suffix.lower() if is_file else ".json"  # type: ignore[arg-type]
+    suffix = suffix_of(source)
     if suffix not in _SUFFIXES:
         is_sheet = suffix in (".xlsx", ".xls", ".ods")
         advice = "; save the sheet as CSV (in Excel: 'CSV UTF-8')" if is_sheet else ""
@@ -145,7 +150,7 @@ def _content(path: str | Path) -> bytes:
     for mark, decompress in _COMPRESSIONS.items():
         if data.startswith(mark):
             data = decompress(data)
-    if unzipped(path).suffix.lower() == ".parquet" and not data.startswith(LFS_POINTER):
+    if suffix_of(path) == ".parquet" and not data.startswith(LFS_POINTER):
         return data
     for mark, part, words in _FOREIGN:
         if data.startswith(mark) and part in data:

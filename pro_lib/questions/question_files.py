@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,8 @@ import pandas as pd
 from pydantic import Field, ValidationError
 
 from pro_lib.common.files import RunError, parse
-from pro_lib.common.validation import Format, Name, sentence
+from pro_lib.common.validation import Format, Name, is_damaged, sentence
+from pro_lib.questions.csv_files import BadRow, check_names
 from pro_lib.questions.file_readers import (
     NUMBER_AS_TEXT,
     Identity,
@@ -31,7 +33,6 @@ from pro_lib.questions.question_formats import (
     plain_name,
 )
 from pro_lib.questions.references import references_of
-from pro_lib.questions.tables import BadRow, check_names, is_damaged
 
 _OneText = Annotated[TextList, Field(max_length=1)]
 # The number of rows that a message about rejected rows shows.
@@ -113,9 +114,9 @@ def read_questions(
     objects = [values for _, values in rows if not isinstance(values, BadRow)]
     names = list(dict.fromkeys(name for values in objects for name in values))
     check_names(names, file)
-    used, layout = _used_columns(names, chosen_names, file) if objects else ({}, _NAMED)
+    used, file_format = _used_columns(names, chosen_names, file) if objects else ({}, _NAMED)
     choices = used.pop("choices", [])
-    separator = separator or layout.separator
+    separator = separator or file_format.separator
     questions: list[dict[str, Any]] = []
     kept_rows: list[Mapping] = []
     places: dict[str, str] = {}
@@ -124,7 +125,11 @@ def read_questions(
         try:
             question = _question(values, used, f"{unzipped(file).stem}-{number}")
             question["references"] = references_of(
-                values, used["references"], choices=choices, first=layout.first, separator=separator
+                values,
+                used["references"],
+                choices=choices,
+                first=file_format.first,
+                separator=separator,
             )
             name = question["question_id"]
             if places.setdefault(name, where) != where:
@@ -135,9 +140,9 @@ def read_questions(
         else:
             questions.append(question)
             kept_rows.append(values)
-    if choices and not layout.first:
+    if choices and not file_format.first:
         _check_indexes(objects, used["references"][0], reasons, file)
-    _warn_of_columns(names, used.get("references", []), choices, layout, file)
+    _warn_of_columns(names, used.get("references", []), choices, file_format, file)
     if not separator:
         _warn_of_semicolons(kept_rows, used.get("references", []), file)
     _report(reasons, len(rows), file, strict=strict)
@@ -149,7 +154,7 @@ def _header(chosen_names: Mapping[str, list[str]], row: object) -> set[str] | No
 
     The set is empty if any header will do.
     """
-    names = [name for columns in chosen_names.values() for name in columns]
+    names = list(chain.from_iterable(chosen_names.values()))
     if names and all(name.isdecimal() for name in names):
         return None
     return set() if row is not None else {*KNOWN_NAMES, *map(plain_name, names)}
@@ -232,7 +237,7 @@ def _warn_of_columns(
     names: Sequence[str],
     used: Sequence[str],
     choices: Sequence[str],
-    layout: QuestionFormat,
+    file_format: QuestionFormat,
     file: Path,
 ) -> None:
     """Warn if columns have choices, and of other columns that may hold references."""
@@ -242,7 +247,7 @@ def _warn_of_columns(
     message = ""
     if choices:
         message = f", which names the choices in column {', '.join(map(repr, choices))}"
-    elif others and layout is not _NAMED and used != ["references"]:
+    elif others and file_format is not _NAMED and used != ["references"]:
         message = f", not {', '.join(others)}; see columns="
     if message:
         warnings.warn(f"{file}: references from column {shown}{message}", stacklevel=3)
@@ -277,22 +282,22 @@ def _used_columns(
     Raises:
         RunError: there is no column for the question or the references, or two may be meant.
     """
-    for name in (name for wanted in chosen_names.values() for name in wanted):
+    for name in chain.from_iterable(chosen_names.values()):
         if not _existing([name], names, file):
             raise _missing_column(name, names, file)
     plain_names = {"", *map(plain_name, names)}
-    layout = _NAMED
+    file_format = _NAMED
     for each in [] if "references" in chosen_names else FORMATS:
         if plain_names >= {each.references[0], *each.choices[:1], each.question}:
-            layout = each
+            file_format = each
             break
     used: dict[str, list[str]] = {}
     for field, aliases in {
         "question_id": ID_NAMES,
-        "question": (*filter(None, [layout.question]), *QUESTION_NAMES),
-        "references": layout.references,
+        "question": (*filter(None, [file_format.question]), *QUESTION_NAMES),
+        "references": file_format.references,
         "split": ("split",),
-        "choices": layout.choices,
+        "choices": file_format.choices,
     }.items():
         columns = _existing(chosen_names.get(field, aliases), names, file)
         is_one = field in ("question_id", "question", "split")
@@ -300,13 +305,13 @@ def _used_columns(
             used[field] = columns[:1] if is_one else columns
         elif field in ("question", "references"):
             raise _missing_column(field, names, file)
-    return used, layout
+    return used, file_format
 
 
-def _existing(wanted: Sequence[str], names: Sequence[str], file: Path) -> list[str]:
+def _existing(aliases: Sequence[str], names: Sequence[str], file: Path) -> list[str]:
     """Return the columns with these names. A column with exactly this spelling comes first."""
     columns = []
-    for name in wanted:
+    for name in aliases:
         alike = [name] if name in names else []
         alike = alike or [other for other in names if plain_name(other) == plain_name(name)]
         if len(alike) > 1:
@@ -332,13 +337,15 @@ def references_beside(row: Mapping[str, object]) -> list[str] | None:
     """Return the right answers in one row with the columns of a known format, if it has any."""
     names = [name for name in row if isinstance(name, str)]
     try:
-        used, layout = _used_columns([*dict.fromkeys([*names, *QUESTION_NAMES[:1]])], {}, Path())
+        used, file_format = _used_columns(
+            [*dict.fromkeys([*names, *QUESTION_NAMES[:1]])], {}, Path()
+        )
         return references_of(
             row,
             used["references"],
             choices=used.get("choices", []),
-            first=layout.first,
-            separator=layout.separator,
+            first=file_format.first,
+            separator=file_format.separator,
         )
     except ValueError:
         return None

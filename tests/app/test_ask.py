@@ -107,7 +107,7 @@ def run(facts_2m):
 @pytest.fixture(scope="module")
 def evaluations(run):
     """The evaluations of the validation and the test questions."""
-    return [evaluation.evaluate(run, split=split).judged for split in ("validation", "test")]
+    return [evaluation.evaluate(run, split=split) for split in ("validation", "test")]
 
 
 def test_an_answer_with_a_calibration_run_has_its_prompt_its_pro_and_a_probability(
@@ -172,7 +172,7 @@ def answers(facts_2m, run):
 
 def test_an_answerer_without_validation_questions_uses_all_of_the_run(facts_2m, run):
     tested = run.select(split="validation")
-    judged = evaluation.evaluate(tested).judged
+    judged = evaluation.evaluate(tested)
     expected = guarantees.guarantee(judged.pro(0.4), judged.correct, target=0.7)
     assert answerer(facts_2m, calibration=tested, target=0.7).guarantee == expected
 

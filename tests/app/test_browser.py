@@ -25,7 +25,7 @@ from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
 from pro_lib import generation, importing, metrics
 from pro_lib.app import explorer
-from pro_lib.app.explorer.label_server import LabelServer
+from pro_lib.app.label_page import LabelServer
 from pro_lib.labels import read_label_file
 from pro_lib.labels.session import LabelSession
 from pro_lib.questions.question_sets import load_questions
@@ -399,7 +399,7 @@ def take_label_pictures(folder, images):
     run = generation.generate(model, questions, strategy="diverse_beam", out=folder, progress=False)
     os.chdir(folder)
     session = LabelSession.open(run, "labels.jsonl", n_planned=100)
-    answers = session.evaluation.answers
+    answers = session.planned.evaluation.answers
     is_right = answers.set_index("question")["alias_match"] > 0
     with LabelServer(session) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

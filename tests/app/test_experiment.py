@@ -23,7 +23,7 @@ from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.generation.models import Model
-from pro_lib.labels import LabelPlan, append_label, plan_path
+from pro_lib.labels import LabelPlan, PlannedAnswers, append_label, plan_path
 from pro_lib.plots import fixed_k
 from pro_lib.plots.settings import overview
 
@@ -153,7 +153,7 @@ def test_a_question_file_completes_the_questions_of_records(tmp_path):
 def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
     rows = [record(n, answer("x", 0.5, correct=False)) for n in range(90)]
     experiment = Experiment(records=write_lines(tmp_path / "mine.jsonl", rows), n_validation=None)
-    assert experiment.evaluations(*experiment.pair(), None)[0].one_class()
+    assert experiment.evaluations(*experiment.pair(), None)[0][0].one_class()
     with pytest.raises(metrics.OneClassError, match=r"mine.*wrong"):
         experiment.splits()
 
@@ -213,7 +213,7 @@ def observed(experiment, work, *, methods):
     pair = experiment.pairs()[0]
     run = experiment.run(*pair)
     both = experiment.both_splits(*pair)
-    evaluations = experiment.evaluations(*pair, experiment.split, methods=methods)
+    [evaluations] = experiment.evaluations(*pair, experiment.split, methods=methods)
     splits = experiment.splits()
     judged = [
         (one.protocol, list(one.correct), total(one.log_probs), [*one.baselines])
@@ -356,7 +356,7 @@ def test_a_notebook_of_one_pair_refuses_several(files):
 def test_all_methods_read_the_answers_of_the_strategy(tmp_path):
     given = SMALL | {"limit": 12, "n_answers": None, "generations_dir": tmp_path}
     experiment = Experiment(**given, strategy="threshold")
-    [evaluation] = experiment.evaluations(*PAIR, "test", methods="all")
+    [[evaluation]] = experiment.evaluations(*PAIR, "test", methods="all")
     assert evaluation.search_alpha == experiment.search_alpha
 
 
@@ -368,14 +368,16 @@ def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(monkeypatch
 
 def test_labels_of_a_sample_estimate_auroc_but_do_not_choose_alpha(judged, tmp_path):
     judge = Experiment(records=judged, n_validation=20)
-    evaluations = judge.evaluations(*judge.pair(), "test")
+    [evaluations] = judge.evaluations(*judge.pair(), "test")
     labels = tmp_path / "labels.jsonl"
     plan = LabelPlan.create(evaluations[0], n_labels=25)
     plan.save(plan_path(labels))
-    for unit in plan.first:
-        append_label(labels, plan.label(plan.request(unit, False), True, labeller="ada"))
+    planned = PlannedAnswers(plan, evaluations[0])
+    for position in plan.first:
+        request = planned.request(position, False)
+        append_label(labels, planned.label(request, True, labeller="ada"))
     experiment = replace(judge, correctness=str(labels))
-    assert experiment.choices.correctness == "rouge_l"
+    assert experiment.rules.correctness == "rouge_l"
     splits = experiment.splits()[0]
     assert splits.reported.sampled_judgement.counts["n_right"] == 20
     assert splits.pool.sampled_judgement is None

@@ -335,12 +335,12 @@ def test_the_widget_offers_the_run_of_the_notebook_and_the_papers_examples(widge
 def test_a_widget_is_displayed_before_its_run_is_generated(tmp_path, monkeypatch):
     displayed = []
 
-    def generate(_experiment):
+    def generate(_experiment, *_pair):
         assert [widget.data for widget in displayed] == [{}]
         return RUN
 
     monkeypatch.setattr("pro_lib.app.explorer.widget.display", displayed.append)
-    monkeypatch.setattr(Experiment, "shuffled_run", generate)
+    monkeypatch.setattr(Experiment, "both_splits", generate)
     show(Experiment(generations_dir=tmp_path), alpha=0.05)
     assert (displayed[0].data["name"], displayed[0].alpha) == (RUN.name, 0.05)
 

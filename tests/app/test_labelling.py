@@ -26,13 +26,13 @@ from commands import answer, json_of, record, refused, typed, write_lines
 from test_explorer import many
 
 from pro_lib import importing
+from pro_lib.app import label_page
 from pro_lib.app.cli.label import default_label_file
-from pro_lib.app.explorer import label_server
-from pro_lib.app.explorer.label_server import LabelServer
+from pro_lib.app.label_page import LabelServer
 from pro_lib.common.files import RunError
 from pro_lib.evaluation import Splits, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
-from pro_lib.labels.estimates import estimate_words
+from pro_lib.labels.estimates import estimate_words, estimated_aurocs
 from pro_lib.labels.session import LabelSession
 
 
@@ -198,9 +198,9 @@ def test_a_label_counts_as_long_as_its_question_and_its_answer_exist(labelled, t
         assert asked in labelled_pairs(run)
         state = session.reply("give", state["n_given"], True)
     assert state["n_given"] == state["n_requests"]
-    current = session.plan.current_labels(labels_of(session)).labels
-    judgement = LabelSample(current, session.plan).judgement(session.plan.today)
-    is_counted = (current["row"] >= 0) & ~current["repetition"]
+    current = session.planned.current_labels(labels_of(session))
+    judgement = session.planned.judgement(current.labels)
+    is_counted = ~current.existing["repetition"]
     assert judgement.counts["n_labels"] == is_counted.sum()
 
 
@@ -235,13 +235,15 @@ def test_a_notebook_uses_the_labels_that_count_and_says_what_has_changed(
 def test_a_plan_is_drawn_anew_for_other_answers_or_another_number_before_the_first_label(tmp_path):
     opened(tmp_path)
     session = opened(tmp_path, half_right(n=80), None)
-    assert (len(session.plan.today), session.plan.n_labels) == (80, 30)
+    assert (len(session.planned.answers), session.planned.plan.n_labels) == (80, 30)
     assert session.reply("open")["notes"] == []
     first = opened(tmp_path)
     session = opened(tmp_path, n_planned=40)
     with pytest.raises(RunError, match="was replaced by another plan; open the label file again"):
-        give(first, 22)
-    assert session.plan.n_labels == 40
+        give(first, 1)
+    assert not session.path.exists()
+    assert session.planned.plan.n_labels == 40
+    give(session, 1)
     with pytest.raises(RunError, match="plans 40 labels, not 50; after the first label"):
         opened(tmp_path, n_planned=50)
     plan_path(session.path).unlink()
@@ -269,7 +271,7 @@ def test_answers_without_references_are_labelled_and_scored_without_a_judge(tmp_
     first, *_ = estimates_of(session)["rows"]
     assert set(first) == {"method", "difference to NLL", "AUROC by labels"}
     assert first["AUROC by labels"].startswith("0.")
-    assert set(session.plan.today.strata) == {0}
+    assert set(session.planned.answers.strata) == {0}
     assert first["AUROC by labels"] in typed("score", path, "--labels", session.path)[0]
 
 
@@ -280,7 +282,7 @@ def test_a_complete_plan_ends_with_the_estimates_of_python_and_the_own_consisten
     assert (state["answer"], state["n_left"]) == (None, 0)
     assert state["consistency"]["n_both"] == state["consistency"]["n_same"] == 3
     sample = LabelSample.read(session.path)
-    table = sample.estimate(session.evaluation, alphas=session.alphas)
+    table = sample.estimate(session.planned.evaluation, alphas=session.alphas)
     words, sentences = estimate_words(table, sample.labels["labeller"])
     shown = estimates_of(session)
     assert (shown["rows"], shown["sentence"]) == (words.to_dict("records"), " ".join(sentences))
@@ -342,7 +344,7 @@ def test_estimates_need_20_own_labels_and_the_history_is_of_these_alone(disputes
     [row] = session.reply("history")["history"]
     labels = labels_of(session)
     own = labels[(labels["labeller"] == "cy") & ~labels["repetition"]].head(20)
-    table = LabelSample(own, session.plan).estimate(session.evaluation, alphas=session.alphas)
+    table = estimated_aurocs(session.planned, own, alphas=session.alphas)
     pro = estimate_words(table, [])[0].set_index("method").loc["PRO", "difference to NLL"]
     assert (row["your labels"], row["difference of PRO to NLL"]) == ("20", pro)
 
@@ -396,9 +398,9 @@ def test_a_killed_process_loses_no_label_and_the_next_one_continues(tmp_path):
 
 def test_only_the_answers_of_the_split_are_labelled(tmp_path):
     run = with_questions(split=["validation"] * 15 + ["test"] * 45)
-    assert len(opened(tmp_path, run).plan.today) == 45
+    assert len(opened(tmp_path, run).planned.answers) == 45
     other = LabelSession.open(run, tmp_path / "b.jsonl", n_planned=20, split="validation")
-    assert len(other.plan.today) == 15
+    assert len(other.planned.answers) == 15
 
 
 def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
@@ -410,7 +412,7 @@ def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
     saved = plan_path(ada.path).read_bytes()
     # Without its own memory of the second phase, ben's session reads it from the file.
     assert ben.reply("give", 0, True)["n_given"] == 1
-    assert ben.plan.second == ada.plan.second
+    assert ben.planned.plan.second == ada.planned.plan.second
     assert plan_path(ada.path).read_bytes() == saved
 
 
@@ -542,12 +544,12 @@ def test_pro_score_prints_the_estimates_of_the_page_in_the_same_words(scored_run
     assert page["alpha"] in lines
     assert "The label of me was the same for 4 of 4 answers that were shown twice." in lines
     sample = LabelSample.read(session.path)
-    row = sample.judge_agreement(session.evaluation).iloc[0]
+    row = sample.judge_agreement(session.planned.evaluation).iloc[0]
     agreement = f"{row.agreement:.1%} ({row.agreement_low:.1%} to {row.agreement_high:.1%})"
     assert f"ROUGE-L > 0.3 and the labels agree on an estimated {agreement} of" in out
     assert "Right means: labels of 40 answers." in out
     content = json_of(*words)
-    judgement = LabelSample.read(session.path).judgement(session.plan.today)
+    judgement = session.planned.judgement(labels_of(session))
     assert content["accuracy"] == pytest.approx(judgement.accuracy)
     assert (content["rule"], content["n_judged"]) == ("labels of 40 answers", 40)
     table = session.path.with_name("scores.csv")
@@ -620,8 +622,8 @@ def test_a_dropped_connection_ends_quietly(server, head, capfd):
 
 
 def test_a_message_that_never_arrives_ends_its_thread(server, monkeypatch, capfd):
-    assert 0 < label_server._Handler.timeout <= 60
-    monkeypatch.setattr(label_server._Handler, "timeout", 0.2)
+    assert 0 < label_page._Handler.timeout <= 60
+    monkeypatch.setattr(label_page._Handler, "timeout", 0.2)
     with connected(server) as connection:
         n_threads = threading.active_count()
         connection.sendall(message_head(server, 50))

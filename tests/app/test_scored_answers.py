@@ -34,7 +34,7 @@ def test_every_method_has_a_score_of_questions_without_references_too():
     scored = score_answers(run, alpha=0.15)
     assert list(scored.rows["correct"]) == [True, None, False]
     assert scored.rows.filter(list(scored.methods)).notna().all(axis=None)
-    expected = evaluation.evaluate(run).judged.baselines["PE"]
+    expected = evaluation.evaluate(run).baselines["PE"]
     np.testing.assert_allclose(scored.reported_scores["PE"], expected, rtol=1e-12)
     np.testing.assert_allclose(scored.scores_of("PE")[[0, 2]], expected, rtol=1e-12)
     # PRO_2 = -p log p - (1 - p) log q for the questions 1 and 2.
@@ -71,7 +71,7 @@ def test_named_methods_leave_out_those_of_texts_alone():
     assert "SE" in score_answers(run).rows
     named = score_answers(run, methods=["PRO", "PE"])
     assert named.texts is None
-    assert list(named.rows.loc[:, "correct":]) == ["correct", "pro", "PE", "n_kept", "mass"]
+    assert list(named.rows.loc[:, "correct":]) == ["correct", "PRO", "PE", "n_kept", "mass"]
 
 
 def test_the_most_certain_are_counted_and_have_wilsons_interval():
@@ -139,8 +139,8 @@ def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
     reported = np.arange(180) % 2 == 1
     part = replace(scored, alpha=evaluation.AlphaChoice(0.001, "", reported))
     expected = metrics.compare_aurocs(
-        scored.evaluation.judged.with_pro({"PRO": 0.001})[["PRO", "NLL"]][reported],
-        scored.evaluation.correct[reported],
+        scored.judged.scores({"PRO": 0.001})[["PRO", "NLL"]][reported],
+        scored.judged.correct[reported],
         reference="NLL",
     )
     columns = ["method", "difference", "difference_low"]
@@ -149,6 +149,14 @@ def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
     assert "90 judged questions do not show" in find_mistrust(part, "PRO", target=0.99).sentence
     assert compare_answers(part, scored).n_questions == 90
     assert len(part.splits().pool.answers) == 90
+
+
+def test_without_clusters_the_questions_of_one_relation_are_in_both_halves():
+    run = run_of(*((0.99 - n / 200, n % 3 > 0) for n in range(180)))
+    run = replace(run, questions=run.questions.assign(relation="capital"))
+    assert score_answers(run).splits() is None
+    splits = score_answers(run, rules=metrics.AnswerRules(cluster=None)).splits()
+    assert min(len(splits.pool.answers), len(splits.reported.answers)) > 60
 
 
 def many(n_questions, seed, *, start=0):
@@ -164,7 +172,7 @@ def test_the_difference_of_aurocs_of_different_answers_has_the_influences_of_bot
     aurocs = []
     moves = []
     for scored in (first, second):
-        correct = scored.evaluation.correct
+        correct = scored.judged.correct
         aurocs.append(metrics.auroc(scored.scores_of("NLL"), correct))
         shares = metrics.placements(scored.scores_of("NLL"), correct)
         moves.append(metrics.influence(shares, correct))
@@ -184,9 +192,14 @@ def test_equal_answers_have_no_difference_and_others_may_not_be_compared():
 
 def test_questions_with_other_ids_are_matched_by_their_texts():
     first, second = many(60, 1), many(60, 2)
-    answers = second.evaluation.answers
-    answers = answers.assign(question_id="other" + answers["question_id"])
-    renamed = replace(second, evaluation=replace(second.evaluation, answers=answers))
+    ids = [f"other{n}" for n in range(60)]
+    answers = second.judged.answers.assign(question_id=ids)
+    run = replace(
+        second.run,
+        questions=second.run.questions.assign(question_id=ids),
+        answers=second.run.answers.assign(question_id=ids),
+    )
+    renamed = replace(second, run=run, judged=replace(second.judged, answers=answers))
     expected = compare_answers(first, second)
     assert compare_answers(first, renamed).auroc.equals(expected.auroc)
 

@@ -12,12 +12,12 @@ MADE = [family for family in families.families() if TABLE["tree"].get(family) !=
 # Their `generate` fails, or their cache differs from a forward pass beyond the window.
 DIFFERENT_FROM_GENERATE = ["blt", "moshi", "qwen2_5_omni_thinker", "qwen3_omni_moe_thinker"]
 OF_TIMM = ["fast_vlm", "gemma3n", "perception_lm"]
-# One family of each kind: packed, a window, a state, ALiBi, positions that do not begin at 0, a
-# dependence on the length of the text, a vision tower, and a family that is not a causal model.
-KINDS = ("llama", "gpt_oss", "qwen3_5", "bloom", "kosmos-2.5", "prophetnet", "mistral3", "bert")
-SLOW = sorted({*families.MOST_USED, *KINDS[6:]})
+# One family of each kind: packed, a window, a state, ALiBi, a dependence on the length of the text,
+# positions that do not begin at 0, a vision tower, and a family that is not a causal model.
+KINDS = ("llama", "gpt_oss", "qwen3_5", "bloom", "prophetnet", "kosmos-2.5", "mistral3", "bert")
+SLOW = sorted({*families.MOST_USED, *KINDS[5:]})
 MARKED = [(SLOW, pytest.mark.slow), (sorted(set(MADE) - {*SLOW, *KINDS}), pytest.mark.trial)]
-NAMES = [*KINDS[:6], *(pytest.param(name, marks=mark) for names, mark in MARKED for name in names)]
+NAMES = [*KINDS[:5], *(pytest.param(name, marks=mark) for names, mark in MARKED for name in names)]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -5,13 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from test_labels import evaluation, label_all
+from test_labels import evaluation, label_all, planned_answers
 
 from pro_lib import metrics
-from pro_lib.common.files import RunError
 from pro_lib.evaluation import Splits
 from pro_lib.labels import (
-    LabelPlan,
     LabelSample,
     append_label,
     is_label_sample,
@@ -24,7 +22,7 @@ from pro_lib.plots.settings import aurocs, overview
 def sample_of(judged, truth, folder, *, n_labels, stop=None):
     """Label answers of an evaluation, store the labels and their plan, and read them."""
     path = folder / "labels.jsonl"
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=n_labels), truth, stop=stop)
+    plan, labels = label_all(planned_answers(judged, n_labels=n_labels), truth, stop=stop)
     plan.save(plan_path(path))
     for label in labels:
         append_label(path, label)
@@ -64,7 +62,7 @@ def test_answers_that_the_plan_could_not_choose_are_left_out_and_counted(labelle
     judged, _, sample = labelled
     texts = judged.answers["text"].mask(judged.answers["question_id"] == "q7", "another answer")
     changed = replace(judged, answers=judged.answers.assign(text=texts))
-    planned = sample.planned_answers(changed).evaluation
+    planned = sample.planned_answers(changed).answers.evaluation
     assert "q7" not in set(planned.answers["question_id"])
     assert len(planned.answers) == 119
     assert "1 of 120 answers" in planned.exclusions
@@ -107,13 +105,3 @@ def test_a_file_of_other_labels_is_not_a_sample(tmp_path):
     assert not is_label_sample(path)
     path.write_text('{"question_id": "q1", "text": "Paris", "correct": true}\n')
     assert not is_label_sample(path)
-
-
-def test_labels_of_two_plans_are_refused(labelled, tmp_path):
-    judged, truth, _ = labelled
-    path = tmp_path / "labels.jsonl"
-    LabelPlan.create(evaluation(90)[0], n_labels=20).save(plan_path(path))
-    [given] = label_all(LabelPlan.create(judged, n_labels=20), truth, stop=1)[1]
-    append_label(path, given)
-    with pytest.raises(RunError, match="1 labels do not belong to this plan"):
-        LabelSample.read(path)

@@ -4,11 +4,12 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from judged_questions import evaluate
+import pandas as pd
 
 from pro_lib import importing
-from pro_lib.evaluation import guarantee, miss_rate, set_threshold
-from pro_lib.metrics.correctness import Choices
+from pro_lib.evaluation import evaluate, guarantee, miss_rate, set_threshold
+from pro_lib.metrics.correctness import AnswerRules
+from pro_lib.plots.captions import answer_sentence
 
 
 def records(n_texts, *, n_copies=1, relation=None):
@@ -37,7 +38,11 @@ def test_questions_of_one_text_are_one_cluster_and_without_repeats_there_is_none
     judged = evaluate(records(4, n_copies=2))
     assert judged.answers["cluster"].tolist() == ["0", "1", "2", "3"] * 2
     assert judged.answers["text_number"].tolist() == [0, 1, 2, 3] * 2
-    assert not {"cluster", "text_number"} & set(evaluate(records(4)).answers)
+    assert "The 8 questions have 4 different texts" in judged.sentence()
+    assert sorted(judged.one_per_text(seed=1).answers["text_number"]) == [0, 1, 2, 3]
+    without_repeats = evaluate(records(4))
+    assert not {"cluster", "text_number"} & set(without_repeats.answers)
+    assert without_repeats.cautions() == ""
 
 
 def test_clusters_that_are_declared_and_texts_are_joined():
@@ -46,15 +51,6 @@ def test_clusters_that_are_declared_and_texts_are_joined():
     # The second copy of question 0, whose first copy is in a
     run.questions.loc[4, "relation"] = "c"
     assert evaluate(run).answers["cluster"].tolist() == ["a", "a", "a", "b", "a", "a", "a", "b"]
-
-
-def test_an_evaluation_says_how_many_texts_it_has_and_gives_one_question_of_each():
-    judged = evaluate(records(4, n_copies=2))
-    assert "The 8 questions have 4 different texts" in judged.sentence()
-    one = judged.one_per_text(seed=1)
-    assert sorted(one.answers["text_number"]) == [0, 1, 2, 3]
-    assert len(one.log_probs) == 4
-    assert evaluate(records(4)).cautions() == ""
 
 
 def test_a_guarantee_counts_a_repeated_question_once():
@@ -83,10 +79,15 @@ def labels_of(run, n):
 
 def test_labels_of_some_questions_are_said_to_be_of_these_only():
     run = records(10)
-    some = evaluate(run, choices=Choices(labels=labels_of(run, 4)))
+    some = evaluate(run, rules=AnswerRules(labels=labels_of(run, 4)))
     assert some.n_unlabelled == 6
     assert "cover 4 of 10 questions" in some.sentence()
     assert "the labelled questions only" in some.cautions()
-    whole = evaluate(run, choices=Choices(labels=labels_of(run, 10)))
+    whole = evaluate(run, rules=AnswerRules(labels=labels_of(run, 10)))
     assert whole.cautions() == ""
     assert whole.n_unlabelled == 0
+
+
+def test_a_caption_says_how_many_questions_have_no_label():
+    table = pd.DataFrame({"dataset": ["d"], "n_questions": [150], "n_unlabelled": [450]})
+    assert "450 further questions have no label" in answer_sentence(table)

@@ -57,17 +57,6 @@ def test_with_all_labels_the_benchmark_has_the_true_values(complete):
     assert by_labels["accuracy"] == pytest.approx(by_truth["accuracy"])
 
 
-def test_too_few_labels_leave_the_benchmark_empty_and_say_why(tmp_path):
-    judged, truth = evaluation(200)
-    sample = sample_of(judged, truth, tmp_path, n_labels=60, stop=14)
-    table = benchmark.table([Splits(VALIDATION, sample.with_labels(judged), None)])
-    empty = ["auroc", "auroc_low", "auroc_minus_pro", "prr", "auarc", "brier", "p_holm"]
-    assert table[empty].isna().all(axis=None)
-    assert not table["significant"].any()
-    readings = table["reading"][~table["reading"].isin(["", "identical"])]
-    assert readings.str.startswith("only 4 labels of right answers").all()
-
-
 def test_with_all_labels_accuracy_by_coverage_is_the_true_one(complete):
     estimated, exact = (answered.table([splits]) for splits in complete)
     enough = estimated["accuracy"].notna()

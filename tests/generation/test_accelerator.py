@@ -117,7 +117,7 @@ def test_memory_may_run_out_at_any_call(tiny_model, strategy, size):
     with Pretence():
         there = moved(tiny_model("llama"), ["cuda:0"])
         enough, *_, calls = counted(there, strategy, {})
-        for call in (0, calls // 2, calls - 1):
+        for call in (0, calls // 2, calls - 1) if size == "quick" else range(calls):
             numbers = iter(range(call + 1))
 
             def full(*_, numbers=numbers, call=call):

@@ -173,9 +173,3 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
         assert (run.answers["text"] == run.answers["question_id"].map(texts)).all()
 
     check()
-    rows = [(f"q{number}", place) for number, place in enumerate(reversed(FIRST))]
-    if not has_ids:  # that texts decide is not refused
-        path = written(folder / "mine.jsonl", rows)
-        questions = question_sets.load_questions(path=path, n_shots=0)
-        run = importing.import_answers(records, questions=questions)
-        assert len(run.answers) == len(FIRST)

@@ -4,7 +4,6 @@ import copy
 import math
 from dataclasses import replace
 from importlib import import_module
-from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -64,15 +63,6 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
     assert in_memory.info.cost.token_forwards == stored.info.cost.token_forwards > 0
     assert stored.info.parameters["strategy"] == strategy
     assert {"torch", "transformers"} <= set(stored.info.provenance["versions"])
-
-
-def test_a_prompt_is_encoded_once(model):
-    prompts = asked(5).prompts()
-    encode = type(model).encode
-    with mock.patch.object(type(model), "encode", autospec=True, side_effect=encode) as encoded:
-        generate(model, asked(5), **OPTIONS)
-    texts = [text for (_, text), _ in encoded.call_args_list]
-    assert [texts.count(prompt) for prompt in prompts] == [1] * 5
 
 
 def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_path, monkeypatch):
@@ -174,24 +164,19 @@ def assert_runs_agree(run, other, longest=ONE["max_new_tokens"]):
     ("strategy", "full"),
     [("multinomial", cuda_is_full), ("diverse_beam", cuda_is_full), ("threshold", host_is_full)],
 )
-def test_a_pack_without_memory_is_halved_and_the_run_agrees(
-    model, tmp_path, monkeypatch, strategy, full
-):
+def test_a_pack_without_memory_is_halved_and_the_run_agrees(model, monkeypatch, strategy, full):
     options = ONE | {"batch_size": 8, "strategy": strategy}
     enough = generate(model, asked(11), **options)
     assert enough.info.cost.halved_packs == 0
     sizes = small_memory(monkeypatch, lambda prompts: len(prompts) > 3, full)
     with pytest.warns(RuntimeWarning) as warned:
-        run = generate(model, asked(11), out=tmp_path, **options)
+        run = generate(model, asked(11), **options)
     # 8 and 4 are too many; the size that fits stays for the rest of this batch and for the next.
     assert sizes == [8, 4, 2, 2, 2, 2, 2, 1]
     words = "{} questions at once do not fit into the memory of cpu; going on with {}"
     assert [str(w.message) for w in warned] == [words.format(8, 4), words.format(4, 2)]
     assert run.info.cost.halved_packs == 2
     assert_runs_agree(run, enough)
-    monkeypatch.undo()  # with more memory the run goes on as if nothing had been
-    more = generate(model, asked(13), out=tmp_path, **options)
-    assert_runs_agree(more, generate(model, asked(13), **options))
 
 
 def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_stay(

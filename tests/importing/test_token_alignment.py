@@ -243,40 +243,43 @@ ECHO = ["Capital", " of", " France", "?", " Paris"]
 ECHOED = [None, -3.0, -2.0, -0.5, -0.25]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [{"prompt": "Capital of France?"}, {"prompt": "Capital of France? "}, {"n_prompt_tokens": 4}],
-)
-def test_an_echoed_prompt_is_cut_off(more):
-    result = aligned("Capital of France? Paris", ECHO, ECHOED, **more)
-    assert scored(result) == expected("Paris", [-0.25], n_before=4)
+# By case: what the server says about the prompt that the text repeats.
+ECHOES = {
+    "the prompt": {"prompt": "Capital of France?"},
+    "a space after the prompt": {"prompt": "Capital of France? "},
+    "its number of tokens": {"n_prompt_tokens": 4},
+    "no probability of any": {"log_probs": [None] * 4 + [-0.25]},
+}
+UNKNOWN = [
+    {},
+    {"prompt": "Capital of Peru?"},
+    {"prompt": "Capital of Fra"},  # ends within a token
+    {"prompt": "Capital of France? Paris"},  # nothing is left
+    {"n_prompt_tokens": 5},
+    {"n_prompt_tokens": 2, "prompt": "Capital of France?"},
+]
+
+
+@pytest.mark.parametrize("case", ECHOES)
+def test_an_echoed_prompt_is_cut_off(case):
+    text = "".join(ECHO)
+    more = {"log_probs": ECHOED} | ECHOES[case]
+    assert scored(aligned(text, ECHO, **more)) == expected("Paris", [-0.25], n_before=4)
+    more["log_probs"] = [None, *more["log_probs"], -0.125]
     if "n_prompt_tokens" in more:
-        more = {"n_prompt_tokens": 5}
-    log_probs = [None, -9.0, *ECHOED[1:], -0.125]
-    begun = aligned("Capital of France? Paris", ["<s>", *ECHO, "</s>"], log_probs, **more)
+        more["n_prompt_tokens"] += 1
+    begun = aligned(text, ["<s>", *ECHO, "</s>"], **more)
     assert scored(begun) == expected("Paris", [-0.25, -0.125], n_before=5)
 
 
-def test_a_prompt_whose_tokens_all_lack_a_probability_is_cut_off():
-    result = aligned("".join(ECHO), ECHO, [None] * 4 + [-0.25])
-    assert scored(result) == expected("Paris", [-0.25], n_before=4)
+@pytest.mark.parametrize("more", UNKNOWN, ids=str)
+def test_an_echoed_prompt_whose_end_is_unknown_is_left_out(more):
+    assert aligned("".join(ECHO), ECHO, ECHOED, **more) == alignment.ECHO_UNKNOWN
 
 
-@pytest.mark.parametrize(
-    ("tokens", "more"),
-    [
-        (ECHO, {}),
-        (ECHO, {"prompt": "Capital of Peru?"}),
-        (ECHO, {"prompt": "Capital of Fra"}),  # ends within a token
-        (ECHO, {"prompt": "Capital of France? Paris"}),  # nothing is left
-        (ECHO, {"n_prompt_tokens": 5}),
-        (ECHO, {"n_prompt_tokens": 2, "prompt": "Capital of France?"}),
-        # The question is only a part of the prompt.
-        (["Capital of France?", "\nAnswer", ":", " Paris"], {"prompt": "Capital of France?"}),
-    ],
-)
-def test_an_echoed_prompt_whose_end_is_unknown_is_left_out(tokens, more):
-    result = aligned("".join(tokens), tokens, ECHOED[: len(tokens)], **more)
+def test_a_question_that_is_a_part_of_an_echoed_prompt_does_not_show_its_end():
+    tokens = ["Capital of France?", "\nAnswer", ":", " Paris"]
+    result = aligned("".join(tokens), tokens, ECHOED[:4], prompt=tokens[0])
     assert result == alignment.ECHO_UNKNOWN
 
 

@@ -13,9 +13,9 @@ from pro_lib.labels import (
     Label,
     LabelPlan,
     LabelSample,
+    PlannedAnswers,
     append_label,
     append_undo,
-    collect_answers,
     label_table,
     labeller_agreement,
     merge_labels,
@@ -56,25 +56,34 @@ def evaluation(n=120, *, seed=0, prefix="answer"):
     return result, dict(zip(ids, truth.tolist(), strict=True))
 
 
-def label_all(plan, truth, stop=None):
+def planned_answers(judged, **options):
+    return PlannedAnswers(LabelPlan.create(judged, **options), judged)
+
+
+def advanced(planned, labels):
+    """Return the answers after their plan was advanced by these labels."""
+    return planned.advance(planned.current_labels(label_table(labels)))
+
+
+def label_all(planned, truth, stop=None):
     """Label the answers of a plan, and return the plan and the labels."""
     labels = []
     while stop is None or len(labels) < stop:
         n_before = len(labels)
         # `next_request` returns these one by one; see the test of a plan that is saved.
-        for unit, is_repetition in plan.requests()[n_before:stop]:
-            request = plan.request(unit, is_repetition)
-            labels.append(plan.label(request, truth[request.question_id], labeller="ada"))
+        for position, is_repetition in planned.plan.requests()[n_before:stop]:
+            request = planned.request(position, is_repetition)
+            labels.append(planned.label(request, truth[request.question_id], labeller="ada"))
         if len(labels) == n_before:
             break
-        plan = plan.advance(label_table(labels))
-    return plan, labels
+        planned = advanced(planned, labels)
+    return planned.plan, labels
 
 
 def labelled(n, n_labels, stop=None):
     """Return an evaluation, a plan, and its labels."""
     judged, truth = evaluation(n)
-    return judged, *label_all(LabelPlan.create(judged, n_labels=n_labels), truth, stop)
+    return judged, *label_all(planned_answers(judged, n_labels=n_labels), truth, stop)
 
 
 def sample_of(plan, labels):
@@ -185,35 +194,38 @@ def test_the_agreement_of_two_labellers_and_the_consistency_of_each_by_hand():
 
 def test_a_plan_depends_on_its_seed_only():
     judged, truth = evaluation()
-    first, again, other = (LabelPlan.create(judged, n_labels=60, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (planned_answers(judged, n_labels=60, seed=seed) for seed in (1, 1, 2))
     plan, _ = label_all(first, truth)
     requests = plan.requests()
     assert requests == label_all(again, truth)[0].requests()
-    assert first.first != other.first
+    assert first.plan.first != other.plan.first
     assert len({*plan.first, *plan.second}) == 60
     # One answer in ten is repeated once, and not at once.
-    repeated = [unit for unit, is_repetition in requests if is_repetition]
+    repeated = [position for position, is_repetition in requests if is_repetition]
     assert len(repeated) == len(set(repeated)) == 6
-    for unit in repeated:
-        assert requests.index((unit, True)) - requests.index((unit, False)) > 8
+    for position in repeated:
+        assert requests.index((position, True)) - requests.index((position, False)) > 8
 
 
 def test_a_plan_that_is_saved_and_read_continues_as_if_it_had_not_been(tmp_path):
     judged, truth = evaluation(60)
-    whole, expected = label_all(LabelPlan.create(judged, n_labels=30), truth)
-    assert len(expected) == whole.n_requests == 33
-    LabelPlan.create(judged, n_labels=30).save(tmp_path / "plan.json")
+    begun = planned_answers(judged, n_labels=30)
+    _, expected = label_all(begun, truth)
+    assert len(expected) == begun.n_requests == 33
+    begun.plan.save(tmp_path / "plan.json")
     labels = []
     for stop in (5, 23, 33):
-        plan = LabelPlan.read(tmp_path / "plan.json", judged)
+        planned = PlannedAnswers.read(tmp_path / "plan.json", judged)
         while len(labels) < stop:
-            plan = plan.advance(label_table(labels))
-            request = plan.next_request(label_table(labels), "ada")
-            labels.append(plan.label(request, truth[request.question_id], labeller="ada"))
-        plan.save(tmp_path / "plan.json")
+            planned = advanced(planned, labels)
+            current = planned.current_labels(label_table(labels))
+            request = planned.next_request(current, "ada")
+            labels.append(planned.label(request, truth[request.question_id], labeller="ada"))
+        planned.plan.save(tmp_path / "plan.json")
     assert labels == expected
-    assert plan.next_request(label_table(labels), "ada") is None
-    assert plan.next_request(label_table(labels), "ben").text == labels[0].text
+    current = planned.current_labels(label_table(labels))
+    assert planned.next_request(current, "ada") is None
+    assert planned.next_request(current, "ben").text == labels[0].text
 
 
 def replace_correct(given, correct):
@@ -222,11 +234,11 @@ def replace_correct(given, correct):
 
 def test_the_second_phase_is_drawn_after_the_first_and_then_stays():
     judged, plan, labels = labelled(120, 60)
-    started = LabelPlan.create(judged, n_labels=60)
-    assert started.advance(label_table(labels[:20])).second is None
-    assert started.advance(label_table(labels[:22])).second == plan.second
+    started = planned_answers(judged, n_labels=60)
+    assert advanced(started, labels[:20]).plan.second is None
+    assert advanced(started, labels[:22]).plan.second == plan.second
     changed = [replace_correct(each, not each.correct) for each in labels[:5]]
-    assert plan.advance(label_table([*changed, *labels[5:]])) is plan
+    assert advanced(PlannedAnswers(plan, judged), [*changed, *labels[5:]]).plan is plan
 
 
 @pytest.mark.parametrize("change", [{"plan": "other"}, {"probability": 0.1}, {"phase": 2}])
@@ -234,11 +246,8 @@ def test_labels_of_another_draw_are_refused(change):
     judged, plan, labels = labelled(120, 30)
     labels[3] = labels[3].model_copy(update=change)
     sample = sample_of(plan, labels)
-    words = "1 labels do not belong to this plan, the first"
-    with pytest.raises(RunError, match=words):
+    with pytest.raises(RunError, match="1 labels do not belong to this plan, the first"):
         sample.estimate(judged)
-    with pytest.raises(RunError, match=words):
-        plan.next_request(sample.labels, "ada")
 
 
 @pytest.mark.parametrize(
@@ -259,7 +268,7 @@ def test_a_plan_that_was_edited_or_damaged_is_refused(tmp_path, change, message)
     LabelPlan.create(judged, n_labels=20).save(path)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(RunError, match=message):
-        LabelPlan.read(path, judged)
+        LabelPlan.read(path)
 
 
 def test_few_labels_and_an_answer_without_text_are_refused():
@@ -282,21 +291,25 @@ def repeated(n, n_texts):
 def test_copies_of_a_question_with_the_same_answer_share_its_label():
     judged = repeated(40, 30)
     judged.answers.loc[35:, "text"] = [f"another {number}" for number in range(5)]
-    plan = LabelPlan.create(judged, n_labels=35)
+    planned = planned_answers(judged, n_labels=35)
     ids = ["q0", "q1", "q2", "q3", "q34"]  # the smallest of the copies, as texts
-    assert plan.today.table["question_id"].tolist()[:5] == ids
-    assert plan.today.units.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
+    assert planned.answers.table["question_id"].tolist()[:5] == ids
+    assert planned.answers.units.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
     # The units do not depend on the order of the rows.
-    assert (plan.places(collect_answers(judged.rows(np.arange(40)[::-1]))) >= 0).all()
+    assert PlannedAnswers(planned.plan, judged.rows(np.arange(40)[::-1])).is_planned.all()
 
 
 def test_a_label_that_copies_share_counts_once():
     judged = repeated(40, 20)
     truth = {f"q{number}": number % 2 == 0 for number in range(40)}
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=20), truth)
+    plan, labels = label_all(planned_answers(judged, n_labels=20), truth)
     judgement = sample_of(plan, labels).with_labels(judged).sampled_judgement
     assert judgement.counts["n_labels"] == 20
     np.testing.assert_allclose(judgement.accuracy_at(np.zeros(40), [40]).value, 0.5)
+    # It stays the label of the second copy if the first one has another answer today.
+    judged.answers.loc[0, "text"] = "another"
+    judgement = sample_of(plan, labels).with_labels(judged).sampled_judgement
+    assert (len(judgement.units), judgement.counts["n_labels"]) == (39, 20)
 
 
 # Estimates
@@ -304,12 +317,12 @@ def test_a_label_that_copies_share_counts_once():
 
 def test_with_all_labels_the_tables_hold_what_is_true():
     judged, truth = evaluation(80)
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=80), truth)
+    plan, labels = label_all(planned_answers(judged, n_labels=80), truth)
     correct = np.array(list(truth.values()))
     sample = sample_of(plan, labels)
     table = sample.estimate(judged, scope="questions").set_index("method")
     assert table["similarity"].to_dict() == {"NLL": "", "PRO": "", "SE": "lexical", "ALL": ""}
-    scores = judged.with_pro({"PRO": 0.4})[["NLL", "PRO", "SE, lexical", "ALL"]]
+    scores = judged.scores({"PRO": 0.4})[["NLL", "PRO", "SE, lexical", "ALL"]]
     aurocs, by_judge = (
         np.array([metrics.auroc(scores[name], verdicts) for name in scores])
         for verdicts in (correct, judged.correct)
@@ -327,7 +340,7 @@ def test_with_all_labels_the_tables_hold_what_is_true():
 
 def test_some_labels_give_intervals_that_hold_the_truth_and_narrow():
     judged, truth = evaluation(400)
-    plan, labels = label_all(LabelPlan.create(judged, n_labels=150), truth)
+    plan, labels = label_all(planned_answers(judged, n_labels=150), truth)
     exact = metrics.auroc(judged.baselines["NLL"], np.array(list(truth.values())))
     widths = []
     for n_labels, scope in ((80, "questions"), (165, "questions"), (165, "population")):
@@ -357,7 +370,7 @@ def test_an_accuracy_beyond_1_is_not_shown_and_the_reason_is_said():
     truth = dict.fromkeys(truth, True)
     reasons = {}
     for seed in (0, 1):
-        plan, labels = label_all(LabelPlan.create(judged, n_labels=40, seed=seed), truth)
+        plan, labels = label_all(planned_answers(judged, n_labels=40, seed=seed), truth)
         row = sample_of(plan, labels).judge_agreement(judged).iloc[0]
         reasons[row["shown"]] = row["accuracy"]
     assert np.isnan(reasons["an estimate is not between 0 and 1; label more answers"])
@@ -391,16 +404,14 @@ def test_clusters_widen_intervals_of_the_population_only():
 def test_answers_that_the_plan_did_not_know_are_refused(tmp_path):
     judged, truth = evaluation(120)
     other, _ = evaluation(120, prefix="other")
-    plan, labels = label_all(LabelPlan.create(judged.rows(np.arange(70)), n_labels=60), truth)
+    plan, labels = label_all(planned_answers(judged.rows(np.arange(70)), n_labels=60), truth)
     sample = sample_of(plan, labels)
     for unknown, n_unknown in ((judged, 50), (other, 120)):
         with pytest.raises(RunError, match=f"{n_unknown} of 120 answers are not among those of"):
             sample.estimate(unknown)
-    with pytest.raises(RunError, match="50 of the 120 answers are not in the plan"):
-        sample.judgement(collect_answers(judged))
     plan.save(tmp_path / "plan.json")
     with pytest.raises(RunError, match="none of its 70 answers is among these 120"):
-        LabelPlan.read(tmp_path / "plan.json", other)
+        PlannedAnswers.read(tmp_path / "plan.json", other)
     with pytest.raises(RunError, match="unknown scope 'all'"):
         sample.estimate(judged.rows(np.arange(70)), scope="all")
 

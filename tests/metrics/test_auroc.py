@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, norm
 from scipy.stats import t as student
-from sklearn.metrics import roc_auc_score
 
 from pro_lib import metrics
 from pro_lib.metrics.roc import jackknifed_aurocs
@@ -20,6 +19,8 @@ NAN = np.nan
 
 @given(QUESTIONS)
 def test_auroc_agrees_with_sklearn(rows):
+    from sklearn.metrics import roc_auc_score  # takes a second
+
     values, correct = map(np.array, zip(*rows, strict=True))
     columns = np.column_stack([values, -values, np.zeros(len(rows)), np.arange(len(rows))])
     expected = [roc_auc_score(~correct, column) for column in columns.T]
@@ -82,6 +83,12 @@ LEFT_OUT = {
         [True] * 3,
         ["cut", "", ""],
         "2 of 3 questions are left out (0, 1): cut (1), X is missing for 1.",
+    ),
+    "five": (
+        {"NLL": [NAN] * 5 + [1.0]},
+        [True] * 6,
+        "",
+        "5 of 6 questions are left out (0, 1, 2, 3, 4): NLL is missing for 5.",
     ),
     "six": (
         {"NLL": [NAN] * 6 + [1.0]},
@@ -146,16 +153,6 @@ def test_the_interval_holds_the_auroc_and_turns_with_the_score(rows):
     aurocs, low, high = metrics.auroc_intervals(values, np.array([label for _, label in rows]))
     assert (np.diff([[0, 0], low, aurocs, high, [1, 1]], axis=0) >= -1e-12).all()
     np.testing.assert_allclose([low[1], high[1]], [1 - high[0], 1 - low[0]], rtol=0, atol=1e-9)
-
-
-def test_in_a_large_set_it_is_delongs_interval():
-    rng = np.random.default_rng(3)
-    correct = rng.random(50_000) < 0.4
-    values = rng.normal(size=50_000) - correct
-    error = metrics.influence_error(metrics.influence(metrics.placements(values, correct), correct))
-    aurocs, low, high = metrics.auroc_intervals(values[:, None], correct)
-    expected = aurocs + norm.ppf([0.025, 0.975]) * error
-    np.testing.assert_allclose([*low, *high], expected, rtol=0, atol=3e-5)
 
 
 @given(

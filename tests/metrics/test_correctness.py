@@ -1,20 +1,26 @@
 import re
 import string
 import time
+from functools import cache
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from rouge_score import rouge_scorer
 
 from pro_lib import metrics
 
 WORD = st.sampled_from(["john", "Adams", "quincy,", "the", "president", "presidents"])
 WORDS = st.lists(WORD, min_size=1, max_size=6)
-SCORER = rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
 ROWS = st.lists(st.tuples(WORDS, st.lists(WORDS, min_size=1, max_size=3)), max_size=5)
+
+
+@cache
+def scorer():
+    from rouge_score import rouge_scorer  # takes a second
+
+    return rouge_scorer.RougeScorer(["rougeL"], use_stemmer=False)
 
 
 def joined(rows):
@@ -29,7 +35,8 @@ def joined(rows):
 def test_values_of_plain_letters_are_those_of_rouge_score(rows):
     texts, references = joined(rows)
     expected = [
-        SCORER.score_multi(r, t)["rougeL"].fmeasure for t, r in zip(texts, references, strict=True)
+        scorer().score_multi(r, t)["rougeL"].fmeasure
+        for t, r in zip(texts, references, strict=True)
     ]
     assert metrics.rouge_l(texts, references).tolist() == expected
     assert metrics.closeness(texts, references).tolist() == expected
@@ -38,7 +45,7 @@ def test_values_of_plain_letters_are_those_of_rouge_score(rows):
 def test_long_texts_are_compared_as_rouge_score_does_and_in_seconds():
     rng = np.random.default_rng(0)
     texts = [" ".join(map(str, rng.integers(50, size=size))) for size in (500, 400)]
-    expected = SCORER.score(texts[1], texts[0])["rougeL"].fmeasure
+    expected = scorer().score(texts[1], texts[0])["rougeL"].fmeasure
     assert metrics.rouge_l_between(texts[:1], texts[1:]).tolist() == [expected]
     long = [" ".join(map(str, rng.integers(3000, size=10_000))) for _ in range(2)]
     started = time.process_time()
@@ -202,5 +209,5 @@ def test_accents_do_not_matter(text, reference):
 def test_an_answer_exactly_at_the_threshold_is_wrong():
     answers = pd.DataFrame({"question_id": ["a", "b"], "text": ["x", "y"], "rouge_l": [0.3, 0.31]})
     questions = pd.DataFrame({"question_id": ["a", "b"], "references": [None, None]})
-    table = metrics.rouge_and_correct(answers, questions, metrics.Choices())
+    table = metrics.rouge_and_correct(answers, questions, metrics.AnswerRules())
     assert table["correct"].tolist() == [False, True]

@@ -75,12 +75,10 @@ def test_calibration_by_hand():
     assert result.fit([2.0, 9.0]).tolist() == [0.5, 0]
 
 
-def test_a_bin_weighs_what_it_holds():
-    # The fit is 1 below and 0 above. Three questions have 1 and all are wrong, one has 0 and is
-    # wrong, so the ECE is 3/4.
-    result = metrics.calibration(*VALIDATION, [1.0, 1.0, -np.inf, np.inf], [False] * 4)
-    assert result.table["n"].tolist() == [1, 3]
-    assert result.ece == 0.75
+def test_infinity_is_the_largest_of_validation():
+    fitted = [1.0, np.inf, 3.0], [True, False, False]
+    result = metrics.calibration(*fitted, [np.inf, -np.inf, 3.0], [True] * 3)
+    assert result.probability.tolist() == [0, 1, 0]
 
 
 def test_bins_hold_equal_numbers():

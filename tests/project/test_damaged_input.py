@@ -53,23 +53,6 @@ RECORDS = [
 ]
 
 
-def vllm_output(text, *tokens, **fields):
-    """Return a CompletionOutput as JSON; a token is (id, text, log-probability)."""
-    other = {"999": {"logprob": -7.5, "decoded_token": "x"}}
-    steps = [
-        {str(token): {"logprob": value, "decoded_token": name}} | other
-        for token, name, value in tokens
-    ]
-    ids, _, values = zip(*tokens, strict=True)
-    output = {
-        "text": text,
-        "token_ids": list(ids),
-        "cumulative_logprob": sum(values),
-        "logprobs": steps,
-    }
-    return output | {"finish_reason": "stop", "stop_reason": None} | fields
-
-
 # --- What is written ---
 
 
@@ -88,7 +71,6 @@ def as_parquet(rows):
 
 
 WRITE = {".jsonl": as_json_lines, ".csv": as_csv, ".parquet": as_parquet}
-TABLES = (*WRITE,)
 
 
 # --- What is read ---

@@ -2,7 +2,7 @@
 
 import pandas as pd
 from conftest import ROOT
-from doc_numbers import numbers_without_source, update, update_page
+from doc_numbers import update, update_page
 from doc_tables import TABLES
 
 SOURCE = """<!-- figures/12_fixed_k.csv: auroc_minus_nll auroc_minus_nll_low auroc_minus_nll_high,
@@ -39,9 +39,3 @@ def test_wrong_numbers_are_found_and_written_and_nothing_else_changes(monkeypatc
         "+0.100 [+0.050,\n+0.150]", "−0.082 [−0.098,\n−0.067]"
     )
     assert update_page(page) == (page, [])
-
-
-def test_measured_numbers_without_a_source_are_found():
-    assert numbers_without_source(PAGE) == []
-    text = PAGE.replace(SOURCE, "") + "\n| a |\n|---|\n| .456 |\n"
-    assert numbers_without_source(text) == ["+0.100", "+0.050", "+0.150", ".456"]

@@ -1,7 +1,6 @@
 """Test that the additions of docs/development/extending.md work after one registration."""
 
 from contextlib import chdir
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +15,6 @@ from pro_lib.app.experiment import Experiment
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation import methods
 from pro_lib.plots import answered, benchmark
-from pro_lib.scoring.similarity import SIMILARITIES
 
 PAGE = ROOT / "docs" / "development" / "extending.md"
 BLOCKS = [
@@ -122,15 +120,3 @@ def test_a_new_strategy_is_known_to_experiments_notebooks_and_commands(registere
     with chdir(tmp_path):
         question = "What is the capital of Peru?"
         typed("ask", question, "--model", "facts-1m", "--strategy", "similar_beams")
-
-
-def test_a_new_similarity_is_known_by_its_name(monkeypatch):
-    with pytest.raises(SentenceError, match=r"^similarity='first_letter' is unknown"):
-        Experiment(similarity="first_letter")
-
-    def first_letter(texts, questions):
-        raise NotImplementedError
-
-    monkeypatch.setitem(SIMILARITIES, "first_letter", first_letter)
-    experiment = replace(Experiment(), similarity="first_letter")
-    assert experiment.similarities("facts-2m", "world-facts") == {"first_letter": first_letter}

@@ -70,25 +70,3 @@ def test_with_distinct_complete_answers_pro_is_nll_from_a_half_on(weights, alpha
     assert scoring.pro(log_probs, alpha=alpha).item() == pytest.approx(
         scoring.nll(log_probs).item(), abs=1e-12
     )
-
-
-EXAMPLES = read("appendix_examples").set_index("question")
-
-
-@pytest.mark.filterwarnings("ignore::pro_lib.scoring.PremiseWarning")
-def test_the_appendix_counts_an_answer_as_often_as_it_was_found():
-    once, masses = [], {}
-    for row in read("appendix_scores").itertuples():
-        found = EXAMPLES.loc[row.question]
-        distinct = np.log(found["probability"].to_numpy())[None]
-        repeated = np.repeat(distinct, found["count"], axis=1)
-        assert repeated.shape == (1, 10)
-        masses[row.question] = round(np.exp(repeated).sum(), 3)
-        if row.selection == "fixed":
-            score = scoring.pro_at_k(repeated, row.k)
-        else:
-            score = scoring.pro(repeated, alpha=row.alpha)
-            once.append((row.pro, scoring.pro(distinct, alpha=row.alpha).round(3).item()))
-        assert score.item() == pytest.approx(row.pro, abs=0.005)
-    assert once == [(0.404, 1.36), (2.142, 2.209), (2.087, 2.110)]
-    assert list(masses.values()) == [1.739, 0.797, 0.754]

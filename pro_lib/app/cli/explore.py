@@ -85,12 +85,12 @@ def explore_command(
 
     if html:  # checked before the run is read, which may take long
         check_page(html)
-    rule = read_correctness(options["correctness"], accepts_sample=False)
-    answers = requested_answers(source, options, verdict=rule.verdict)
+    correctness = read_correctness(options["correctness"], accepts_sample=False)
+    answers = requested_answers(source, options, log_metric=correctness.log_metric)
     page = html or (_example_page() if run is None else _default_page(run, answers))
     check_page(page)
     explorer.to_html(
-        answers, page, alpha=alpha, source=source, choices=rule.choices, methods=methods
+        answers, page, alpha=alpha, source=source, rules=correctness.rules, methods=methods
     )
     counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
     say(f"{counts}; page: {page}")

@@ -119,7 +119,7 @@ def judge_command(  # noqa: PLR0913 - one argument per option
             concurrency=concurrency,
         )
     cache = output.with_name(f"{output.name}.replies.jsonl")
-    table = judge_verdicts.verdicts(table, model=judge, cache=cache, confirm=confirm)
+    table = judge_verdicts.verdict_table(table, model=judge, cache=cache, confirm=confirm)
     write_whole(csv_text(table).encode(), output)
     say(_summary(table, output))
 

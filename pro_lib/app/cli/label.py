@@ -64,7 +64,7 @@ def label_command(
     or without references. Every label is written at once. Repeat the same command to continue.
     All labellers of a run use the same label file.
     """
-    from pro_lib.app.explorer.label_server import LabelServer
+    from pro_lib.app.label_page import LabelServer
     from pro_lib.labels.plan import plan_path
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
@@ -82,13 +82,15 @@ def label_command(
         is_adjudication=adjudicate,
     )
     with LabelServer(session) as server, server.redirect_file() as page:
-        n_answers = f"{session.plan.n_labels} of {len(session.plan.today)} different answers"
+        n_answers = len(session.planned.answers)
+        n_labels = session.planned.plan.n_labels
         say(*session.reply("open")["notes"])
         if adjudicate:
             say("To decide: the answers on which the labellers differ.")
         else:
-            say(f"To label: {n_answers}, with {session.plan.n_requests} labels in all.")
-        if len(session.plan.today) < FEWEST_ANSWERS:
+            words = f"{n_labels} of {n_answers} different answers"
+            say(f"To label: {words}, with {session.planned.n_requests} labels in all.")
+        if n_answers < FEWEST_ANSWERS:
             say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
         say(f"Labels: {path}", f"Page: {server.address}", "Press Ctrl-C to stop.")
         if browser:

@@ -30,14 +30,7 @@ def say(*lines: object, err: bool = False) -> None:
 def json_line(value: object) -> str:
     """Return a value as JSON on one line, with an escape for each unprintable character."""
     text = json.dumps(json_value(value), ensure_ascii=False)
-    return "".join(char if is_printable(char) else _json_escape(char) for char in text)
-
-
-def _json_escape(character: str) -> str:
-    """Return the escape of a character in JSON, which consists of UTF-16 code units."""
-    code_units = character.encode("utf-16-be", "surrogatepass")
-    starts = range(0, len(code_units), 2)
-    return "".join(f"\\u{code_units[start : start + 2].hex()}" for start in starts)
+    return "".join(char if is_printable(char) else json.dumps(char)[1:-1] for char in text)
 
 
 def table_lines(table: pd.DataFrame) -> list[str]:

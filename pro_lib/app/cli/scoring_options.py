@@ -79,16 +79,18 @@ def requested_scores(
     from pro_lib.app.scored_answers import score_answers
 
     fields = options["fields"]
-    rule = read_correctness(options["correctness"], accepts_sample=accepts_sample, fields=fields)
-    run = requested_answers(source, options, fields=fields, verdict=rule.verdict)
-    for name in rule.choices.by_field:
+    correctness = read_correctness(
+        options["correctness"], accepts_sample=accepts_sample, fields=fields
+    )
+    run = requested_answers(source, options, fields=fields, log_metric=correctness.log_metric)
+    for name in correctness.rules.by_field:
         if name not in set(run.questions["field"]):
             names = ", ".join(run.questions["field"].unique())
             raise SentenceError(f"--correctness {name}=…: no field has this name, only {names}")
     return score_answers(
         run,
-        choices=rule.choices,
-        sample=rule.sample,
+        rules=correctness.rules,
+        sample=correctness.sample,
         alpha=None if options["alpha"] == "auto" else options["alpha"],
         methods=options["methods"],
         is_fixed=is_fixed,

@@ -18,10 +18,10 @@ from pro_lib.common.reasons import reasons_in_words
 from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, alpha_grid
 from pro_lib.evaluation.methods import find_methods, select_methods
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.importing.importers import import_answers
+from pro_lib.importing.answer_files import import_answers
 from pro_lib.metrics.correctness import (
     ROUGE_THRESHOLD,
-    Choices,
+    AnswerRules,
     TokenizerWarning,
     nearest_reference,
     rouge_and_correct,
@@ -47,13 +47,13 @@ _CERTIFICATE_COLUMNS = [
 ]
 
 
-def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) -> dict[str, Any]:
+def run_data(run: Run, *, alpha: float = 0.4, rules: AnswerRules | None = None) -> dict[str, Any]:
     """Return a run as JSON data, from which the page computes PRO and K.
 
     Args:
         run: a run with log-probabilities.
         alpha: where the slider stands first.
-        choices: what makes an answer right.
+        rules: what makes an answer right.
 
     Returns:
         A dict with the keys
@@ -78,10 +78,10 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
     if run.is_texts:
         reason = "has texts without log-probabilities, and the explorer shows probabilities"
         raise RunError(f"run {run.name} {reason}")
-    choices = choices or Choices()
-    judged = _judged_answers(run, choices)
+    rules = rules or AnswerRules()
+    judged = _judged_answers(run, rules)
     answers = _answer_lists(judged, len(run.questions))
-    judgements = _judgements(run, judged, choices)
+    judgements = _judgements(run, judged, rules)
     reasons = run.reasons().to_numpy()
     table = run.questions.assign(reason=reasons, likelier_cut=run.has_likelier_cut())
     rows = table.to_dict("records")
@@ -96,7 +96,7 @@ def run_data(run: Run, *, alpha: float = 0.4, choices: Choices | None = None) ->
         "alpha": alpha,
         "alphas": alphas,
         "log_alphas": [float(np.log(value)) if value else None for value in alphas],
-        "sweeps": sweeps(run, alphas, choices),
+        "sweeps": sweeps(run, alphas, rules),
         "questions": questions,
         "answers": answers,
         "unused_answers": reasons_in_words(run.unused_answers()),
@@ -132,12 +132,12 @@ def _question_data(
     return question
 
 
-def _judged_answers(run: Run, choices: Choices) -> pd.DataFrame:
+def _judged_answers(run: Run, rules: AnswerRules) -> pd.DataFrame:
     """Return the ranked answers and then those that were cut, with `rouge_l` and `correct`."""
     ended = run.ranked_answers(distinct=False)
     questions = run.questions.iloc[ended["row"]].reset_index(drop=True)
     with warnings.catch_warnings(action="ignore", category=TokenizerWarning):
-        judged = rouge_and_correct(ended, questions, choices)
+        judged = rouge_and_correct(ended, questions, rules)
     ended = ended.assign(rouge_l=judged["rouge_l"], correct=judged["correct"])
     cut = run.answers[~run.answers["finished"].to_numpy(bool)]
     rows = pd.Index(run.questions["question_id"]).get_indexer(cut["question_id"])
@@ -160,7 +160,7 @@ def _answer_lists(answers: pd.DataFrame, n_questions: int) -> list[list[list]]:
     return lists
 
 
-def _judgements(run: Run, answers: pd.DataFrame, choices: Choices) -> list[dict[str, Any] | None]:
+def _judgements(run: Run, answers: pd.DataFrame, rules: AnswerRules) -> list[dict[str, Any] | None]:
     """Return why the most probable answer to each question is right or wrong.
 
     It is a dict with `rule`, the name of the rule, or None for an answer that is not judged. If the
@@ -168,8 +168,8 @@ def _judgements(run: Run, answers: pd.DataFrame, choices: Choices) -> list[dict[
     reference, if there is one that is not entirely different.
     """
     has_verdicts = "correct" in run.answers
-    rule = rule_in_words(choices, has_verdicts=has_verdicts)
-    is_rouge = choices.correctness == "rouge_l" and choices.labels is None and not has_verdicts
+    rule = rule_in_words(rules, has_verdicts=has_verdicts)
+    is_rouge = rules.correctness == "rouge_l" and rules.labels is None and not has_verdicts
     judgements: list[dict[str, Any] | None] = [None] * len(run.questions)
     top = answers.drop_duplicates("row")
     for answer in top[top["correct"].notna()].itertuples():
@@ -189,7 +189,7 @@ def comparison_data(
     *,
     alpha: float = 0.4,
     distinct: bool = True,
-    choices: Choices | None = None,
+    rules: AnswerRules | None = None,
     methods: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Return the scores of every method but PRO on the questions of a run, as JSON data.
@@ -199,7 +199,7 @@ def comparison_data(
         samples: a run of samples of the same questions, for the methods that need them.
         alpha: where the slider stands first.
         distinct: whether repeated answers count once.
-        choices: what makes an answer right.
+        rules: what makes an answer right.
         methods: the methods to show besides PRO and NLL; None for all.
 
     Returns:
@@ -211,9 +211,9 @@ def comparison_data(
         RunError: if no answer can be judged.
         SentenceError: if a method is unknown or needs other data.
     """
-    choices = replace(choices or Choices(), distinct=distinct)
+    rules = replace(rules or AnswerRules(), distinct=distinct)
     similarities = {"lexical": lexical}
-    judged = evaluate(run, samples=samples, similarities=similarities, choices=choices).judged
+    judged = evaluate(run, samples=samples, similarities=similarities, rules=rules)
     if methods is not None:
         shown = select_methods(["PRO", *judged.baselines], find_methods(methods))
         shown = ("NLL", *shown)  # which is always compared

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
 
@@ -32,13 +32,13 @@ def _by_split(run: Run, evaluation: Evaluation) -> dict[str, Evaluation]:
     return parts | {"all": evaluation}
 
 
-def sweeps(run: Run, alphas: list[float], choices: Choices) -> dict[str, dict]:
+def sweeps(run: Run, alphas: list[float], rules: AnswerRules) -> dict[str, dict]:
     """Return AUROC of PRO and mean K at every α.
 
     Args:
         run: a run with log-probabilities.
         alphas: the values of α, (A,).
-        choices: what makes an answer right.
+        rules: what makes an answer right.
 
     Returns:
         The keys `distinct` and `repeats` (repeated answers count), then the splits, then `auroc`
@@ -46,16 +46,20 @@ def sweeps(run: Run, alphas: list[float], choices: Choices) -> dict[str, dict]:
     """
     results: dict[str, dict] = {}
     for key in ("distinct", "repeats"):
-        counted = replace(choices, distinct=key == "distinct")
-        evaluation = evaluate(run, choices=counted, must_judge=False)
-        parts = _by_split(run, evaluation)
-        results[key] = {name: _sweep(part, np.array(alphas)) for name, part in parts.items()}
+        counted = replace(rules, distinct=key == "distinct")
+        evaluation = evaluate(run, rules=counted, must_judge=False)
+        parts = _by_split(run, evaluation.whole)
+        results[key] = {
+            name: _sweep(part, evaluation, np.array(alphas)) for name, part in parts.items()
+        }
     return results
 
 
-def _sweep(part: Evaluation, alphas: FloatArray) -> dict[str, Rows]:
-    """Return the entry of `sweeps` for one split."""
-    auroc = part.judgement.auroc(part.judged.pro(alphas))
+def _sweep(part: Evaluation, evaluation: Evaluation, alphas: FloatArray) -> dict[str, Rows]:
+    """Return the entry of `sweeps` for one split, whose judged questions are in `evaluation`."""
+    is_in_part = evaluation.answers["question_id"].isin(part.answers["question_id"])
+    judged = evaluation.rows(is_in_part)
+    auroc = judged.judgement.auroc(judged.pro(alphas))
     scored = part.rows(~np.isnan(part.log_probs).all(axis=1))
     kept = scoring.adaptive_k(scored.log_probs, alphas)
     clusters = scored.answers.get("cluster", scored.answers["question_id"])

@@ -15,7 +15,7 @@ from pro_lib.app.explorer.data import comparison_data, run_data
 from pro_lib.app.explorer.javascript import read_javascript
 from pro_lib.common.files import RunError, sha256, write_whole
 from pro_lib.common.validation import not_empty
-from pro_lib.metrics.correctness import Choices
+from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.runs.run import Run
 
 STYLES = Path(__file__).with_name("explorer.css")
@@ -32,7 +32,7 @@ def to_html(
     *,
     alpha: float = 0.4,
     source: str | Path | None = None,
-    choices: Choices | None = None,
+    rules: AnswerRules | None = None,
     methods: Sequence[str] | None = None,
 ) -> Path:
     """Write the explorer of a run into one HTML file, and return its path.
@@ -42,7 +42,7 @@ def to_html(
         path: the file; it is replaced if it exists.
         alpha: where the slider stands first.
         source: the file or folder from which the run was read. The page stores a digest of it.
-        choices: what makes an answer right.
+        rules: what makes an answer right.
         methods: the methods that are compared with PRO; None for all.
 
     Raises:
@@ -53,10 +53,10 @@ def to_html(
     not_empty(path, "path")
     scoring.check_alpha(alpha, search_alpha=run.search_alpha)
     try:
-        comparison = comparison_data(run, alpha=alpha, choices=choices, methods=methods)
+        comparison = comparison_data(run, alpha=alpha, rules=rules, methods=methods)
     except RunError as error:
         comparison = {"why": str(error)}
-    data = [run_data(run, alpha=alpha, choices=choices), comparison]
+    data = [run_data(run, alpha=alpha, rules=rules), comparison]
     json_text = json.dumps(data, ensure_ascii=False, allow_nan=False)
     template = string.Template(_TEMPLATE.read_text(encoding="utf-8"))
     page = template.substitute(

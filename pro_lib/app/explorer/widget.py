@@ -6,6 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pro_lib import runs
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
@@ -26,6 +28,7 @@ with extra("notebooks", "the explorer in a notebook"):
     from IPython.display import display
 
 _APPENDIX = "the paper's appendix"
+_FIRST_QUESTION = "person_birth_year/leo_tolstoy"  # a well-known one of world-facts
 
 
 class Explorer(anywidget.AnyWidget):
@@ -166,10 +169,18 @@ def show(experiment: Experiment, *, alpha: float | None = None) -> None:
     explorer = Explorer(None, start)
     display(explorer)
     try:
-        explorer.show_run(experiment.shuffled_run())
+        run = experiment.both_splits(*experiment.pair())
+        explorer.show_run(_shuffled(run, experiment.seed))
     except BaseException:
         explorer.close()  # the error stands below it
         raise
+
+
+def _shuffled(run: Run, seed: int) -> Run:
+    """Return a run with its questions, which are ordered by topic, in random order."""
+    ids = run.questions["question_id"].to_numpy(object)
+    shuffled = np.random.default_rng(seed).permutation(ids)
+    return run.select(question_ids=sorted(shuffled, key=lambda name: name != _FIRST_QUESTION))
 
 
 def _stored_runs(folder: Path) -> dict[str, Path]:

@@ -1,10 +1,9 @@
-"""Import answers from elsewhere: records, responses of servers, logs, and tables of answers."""
+"""Import answers of other programs: records, responses of servers, logs, and tables of answers."""
 
-import gc
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,19 @@ from pro_lib.importing.log_verdicts import set_verdicts
 from pro_lib.importing.messages import error_of, messages, warn_of
 from pro_lib.importing.response_questions import run_questions
 from pro_lib.importing.responses import FOREIGN, Response, responses_in
-from pro_lib.questions.file_readers import Source, json_lines, rows_of, source_path, unzipped
+from pro_lib.questions.csv_files import check_names, decimal_points
+from pro_lib.questions.file_readers import (
+    Source,
+    json_lines,
+    rows_of,
+    source_path,
+    suffix_of,
+    unzipped,
+)
 from pro_lib.questions.question_files import read_questions
 from pro_lib.questions.question_sets import QuestionSet, load_questions
 from pro_lib.questions.references import is_missing, list_in_text
 from pro_lib.questions.repeats import warn_of_repeats
-from pro_lib.questions.tables import check_names, decimal_points
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
@@ -53,7 +59,7 @@ def import_answers(
     questions: QuestionSet | pd.DataFrame | str | Path | None = None,
     columns: Mapping[str, str | Sequence[str]] | None = None,
     separator: str | None = None,
-    verdict: str | None = None,
+    log_metric: str | None = None,
     strict: bool = False,
     fields: bool = False,
 ) -> Run:
@@ -80,8 +86,8 @@ def import_answers(
             neither, the order decides, and a warning says so.
         columns: names of the columns of a file of `questions`, as in `pro_lib.load_questions`.
         separator: the text between several references in one text, as in `load_questions`.
-        verdict: the name of the verdict that is read from a log, such as `exact_match`; by default
-            the first one whose values are all 0 or 1.
+        log_metric: the metric or scorer of a log that says which answers are right, such as
+            `exact_match`; by default the first one whose values are all 0 or 1.
         strict: whether a line or an answer that cannot be used, or a row of a file of `questions`,
             is an error. By default it is left out, and a warning counts and names it.
         fields: whether each field of answers that are JSON objects becomes a question. The
@@ -112,24 +118,23 @@ def import_answers(
             strict=strict,
         )
     path = source_path(source, "responses")
-    with _collection_paused():
-        collected = collect_answers(_entries(source, separator), strict=strict, fields=fields)
-        try:
-            table = run_questions(collected.responses, questions, path)
-            harness.reject_other_filters(collected.responses)
-            collected.leave_out_rejected()
-            verdict_note = set_verdicts(collected, verdict, path)
-            answers = _answer_table(collected, path, len(table))
-        except RunError as error:
-            if not _is_question_file(source):
-                raise
-            words = "is a question file: it has questions and right answers, but no answers"
-            remedy = f"Generate answers with: pro generate MODEL STRATEGY --dataset {path}"
-            raise RunError(
-                f"{path} {words} of a model. {remedy}. Or give a file of answers, and this file "
-                "with --questions."
-            ) from error
-        run = Run(answers, table, _run_info(collected.responses, source), collected.reasons())
+    collected = collect_answers(_entries(source, separator), strict=strict, fields=fields)
+    try:
+        table = run_questions(collected.responses, questions, path)
+        harness.reject_other_filters(collected.responses)
+        collected.leave_out_rejected()
+        verdict_note = set_verdicts(collected, log_metric, path)
+        answers = _answer_table(collected, path, len(table))
+    except RunError as error:
+        if not _is_question_file(source):
+            raise
+        words = "is a question file: it has questions and right answers, but no answers"
+        remedy = f"Generate answers with: pro generate MODEL STRATEGY --dataset {path}"
+        raise RunError(
+            f"{path} {words} of a model. {remedy}. Or give a file of answers, and this file "
+            "with --questions."
+        ) from error
+    run = Run(answers, table, _run_info(collected.responses, source), collected.reasons())
     warn_of(collected.left_out, path)
     for message in filter(None, [verdict_note, *messages(collected, run)]):
         warnings.warn(f"{path}: {message}", UserWarning, stacklevel=2)
@@ -174,28 +179,12 @@ def _names_of(response: Response, path: Path) -> tuple[str, str]:
     return str(model or "records"), str(dataset or unzipped(path).stem)
 
 
-@contextmanager
-def _collection_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would check all objects of a large file repeatedly."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            # The objects of the file become old ones, so that they are not all checked at once.
-            gc.freeze()
-            gc.unfreeze()
-            gc.enable()
-
-
 # --- Entries ---
 
 
 def _entries(source: Source, separator: str | None) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a source with their places."""
-    is_file = isinstance(source, (str, Path))
-    if not is_file or unzipped(source).suffix.lower() not in TABLES:  # type: ignore[arg-type]
+    if suffix_of(source) not in TABLES:
         yield from json_lines(source, all_objects=True)
         return
     rows = rows_of(source, _ANSWER_COLUMNS)
@@ -204,7 +193,7 @@ def _entries(source: Source, separator: str | None) -> Iterator[tuple[str, Any]]
     new_names = {name: _COLUMN_ALIASES.get(name, name) for name in names}
     new_names = {old: old if new in names else new for old, new in new_names.items()}
     check_names(new_names.values(), source)
-    if unzipped(source).suffix.lower() != ".parquet":  # type: ignore[arg-type]
+    if suffix_of(source) != ".parquet":
         for old, new in new_names.items():
             cells = [row[old] for row in objects]
             if new in NUMBER_COLUMNS:
