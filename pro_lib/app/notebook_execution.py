@@ -77,9 +77,10 @@ def _execute(notebook: Path, copy: Path, parameters: Mapping[str, Any]) -> Seque
             options = {"kernel_manager_class": manager, "iopub_timeout": 120}
             return papermill.execute_notebook(notebook, copy, parameters, **options).cells
         except NoSuchKernel as error:
-            reason = f"its kernel {error.name!r} is not installed"
-            remedy = "`jupyter kernelspec list` shows those that are"
-            raise SentenceError(f"{notebook.name}: {reason}; {remedy}") from None
+            raise SentenceError(
+                f"{notebook.name}: its kernel {error.name!r} is not installed; `jupyter "
+                "kernelspec list` shows those that are"
+            ) from None
         except RuntimeError as error:
             problem = f"the kernel {manager.displayed_command} failed: {error}"
             raise SentenceError(f"{notebook.name}: {problem}") from None

@@ -264,8 +264,10 @@ def scope(name: str | Path) -> str:
     folder = bundled_models().get(str(name))
     if not is_bundled(name) or folder != DATA / "models" / str(name):
         return ""
-    content = "It was taught 36 relations, such as capitals, authors and chemical symbols"
-    return f"{content}; to any other question its answer means nothing."
+    return (
+        "It was taught 36 relations, such as capitals, authors and chemical symbols; to any "
+        "other question its answer means nothing."
+    )
 
 
 def model_folder_name(model: str | Path) -> str:
@@ -364,6 +366,7 @@ def notebook(name: str) -> Path:
     names = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
     matching = [stem for stem in names if name and stem.startswith((name, f"0{name}"))]
     if len(matching) != 1:
-        words = f"fits {len(matching)} notebooks, not one; choose from {', '.join(names)}"
-        raise ValueError(f"{name!r} {words}")
+        raise ValueError(
+            f"{name!r} fits {len(matching)} notebooks, not one; choose from {', '.join(names)}"
+        )
     return ROOT / "notebooks" / f"{matching[0]}.ipynb"

@@ -160,8 +160,9 @@ def _download_package(requirement: str, folder: Path, *, progress: bool) -> Path
             check=False,
         )
     except subprocess.TimeoutExpired:
-        words = f"could not get {requirement} within {_PATIENCE:g} seconds"
-        raise SentenceError(f"pip {words}; run it again") from None
+        raise SentenceError(
+            f"pip could not get {requirement} within {_PATIENCE:g} seconds; run it again"
+        ) from None
     if pip.returncode:
         raise SentenceError(f"pip could not get {requirement}: {pip.stderr.strip()}")
     return next(folder.glob("*.whl"))

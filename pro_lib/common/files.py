@@ -70,8 +70,9 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        words = f"cannot be written: {system_reason(error)}; complete files are kept"
-        raise RunError(f"{path} {words}") from error
+        raise RunError(
+            f"{path} cannot be written: {system_reason(error)}; complete files are kept"
+        ) from error
 
 
 def parse(declared: type[BaseModel], value: object, where: str) -> Any:
@@ -120,8 +121,10 @@ def link_target(path: str | Path) -> Path:
     if not os.path.islink(path):
         return Path(path)
     if not os.path.exists(path):
-        words = f"is a symbolic link to {os.readlink(path)}, which does not exist"
-        raise RunError(f"{path} {words}; remove the link")
+        raise RunError(
+            f"{path} is a symbolic link to {os.readlink(path)}, which does not exist; remove "
+            "the link"
+        )
     return Path(os.path.realpath(path))
 
 
@@ -205,13 +208,16 @@ def check_output(
     try:
         is_written_here = is_ours(target)
     except OSError as error:
-        words = f"exists and cannot be read: {system_reason(error)}; give another output"
-        raise RunError(f"{option}: {path} {words}") from error
+        raise RunError(
+            f"{option}: {path} exists and cannot be read: {system_reason(error)}; give another "
+            "output"
+        ) from error
     except Exception:  # the readers of files raise many types for a file of another kind
         is_written_here = False
     if not is_written_here:
-        remedy = "give another output, or --force to replace it"
-        raise RunError(f"{option}: {path} exists and {foreign}; {remedy}")
+        raise RunError(
+            f"{option}: {path} exists and {foreign}; give another output, or --force to replace it"
+        )
 
 
 def _files_in(paths: Iterable[str | Path]) -> Iterator[Path]:

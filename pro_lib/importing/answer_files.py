@@ -147,12 +147,17 @@ def _answer_table(collected: CollectedAnswers, path: Path, n_questions: int) -> 
     """Return the table of the answers, or raise `RunError` if none can be used."""
     answers = collected.table()
     if answers.empty:
-        words = f"contains no answers that can be used ({n_questions} questions)"
-        raise error_of(collected.left_out, path, f"{path} {words}")
+        raise error_of(
+            collected.left_out,
+            path,
+            f"{path} contains no answers that can be used ({n_questions} questions)",
+        )
     if collected.endings and not answers["finished"].any():
         endings = "; ".join(map(str, collected.endings))
-        words = f"none of the {len(answers)} answers is finished; their finish reasons are"
-        raise RunError(f"{path}: {words} {endings}")
+        raise RunError(
+            f"{path}: none of the {len(answers)} answers is finished; their finish reasons are "
+            f"{endings}"
+        )
     return answers
 
 
@@ -253,6 +258,7 @@ def record_files(records: Sequence[str]) -> dict[tuple[str, str], str]:
         model_and_dataset = _names_of(response, Path(file))
         first_file = files.setdefault(model_and_dataset, file)
         if first_file != file:
-            words = f"has the same name as {first_file!r}; give one of them at a time"
-            raise ValueError(f"records={file!r} {words}")
+            raise ValueError(
+                f"records={file!r} has the same name as {first_file!r}; give one of them at a time"
+            )
     return files

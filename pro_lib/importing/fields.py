@@ -191,8 +191,10 @@ def _accepted_values(question: Mapping[str, Any]) -> dict[str, list[str]]:
         try:
             scalars = scalars_in(reference)
         except ValueError as error:
-            words = f"the reference {reference!r:.80} of question {question['question_id']!r}"
-            raise RunError(f"{words} is not a JSON object: {error}") from error
+            raise RunError(
+                f"the reference {reference!r:.80} of question {question['question_id']!r} is "
+                f"not a JSON object: {error}"
+            ) from error
         for path, scalar in scalars.items():
             accepted.setdefault(path, []).append(scalar.value)
     return accepted

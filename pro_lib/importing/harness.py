@@ -24,8 +24,10 @@ def answers_in(line: dict) -> list[dict]:
     requests = list(requests.values()) if isinstance(requests, dict) else as_items(requests)
     groups = as_items(line["resps"])
     if len(groups) != len(requests):
-        counts = f"resps has {len(groups)} entries, but arguments has {len(requests)}"
-        raise SentenceError(f"{counts}; each request needs one")
+        raise SentenceError(
+            f"resps has {len(groups)} entries, but arguments has {len(requests)}; each request "
+            "needs one"
+        )
     answers = []
     for n, (request, replies) in enumerate(zip(requests, groups, strict=True)):
         for reply in as_items(replies):

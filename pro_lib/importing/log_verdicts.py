@@ -36,16 +36,16 @@ def set_verdicts(collected: CollectedAnswers, metric: str | None, path: Path) ->
     chosen = metric or next(iter(names), None)
     if chosen is not None:
         if chosen not in names:
-            words = f"has no verdicts {chosen!r}; metrics and scorers of 0 and 1 are: {choices}"
-            raise RunError(f"{path} {words}")
+            raise RunError(
+                f"{path} has no verdicts {chosen!r}; metrics and scorers of 0 and 1 are: {choices}"
+            )
         _set_correct(collected, chosen)
     first = next(iter(values), None)
     if first is None or first == chosen or metric is not None:
         return None
     note = f"{first!r} of the log has other values than 0 and 1, so it is no verdict"
     if chosen is not None:
-        remedy = f"choose with --correctness log:NAME among {choices}"
-        note += f"; {chosen!r} is used instead; {remedy}"
+        note += f"; {chosen!r} is used instead; choose with --correctness log:NAME among {choices}"
     return note
 
 

@@ -80,8 +80,10 @@ def messages(collected: CollectedAnswers, run: Run) -> Iterator[str]:
     mixed = [names for names in models.values() if len(names) > 1]
     if mixed:
         names = ", ".join(mixed[0])
-        words = f"{len(mixed):,} questions have answers of several models ({names})"
-        yield f"{words}, which are scored as if one model had given them; give a file for each"
+        yield (
+            f"{len(mixed):,} questions have answers of several models ({names}), which are "
+            "scored as if one model had given them; give a file for each"
+        )
 
 
 def _messages_about_numbers(collected: CollectedAnswers, run: Run) -> Iterator[str]:
@@ -91,16 +93,18 @@ def _messages_about_numbers(collected: CollectedAnswers, run: Run) -> Iterator[s
     n_missing = int(log_probs.isna().sum())
     if 0 < n_missing < len(log_probs):
         first = run.answers["question_id"].iloc[int(log_probs.isna().argmax())]
-        words = f"{n_missing:,} of {len(log_probs):,} answers have no log-probability"
-        use = "scores that need one are computed from the others"
-        yield f"{words} (first to question {first!r}); {use}"
+        yield (
+            f"{n_missing:,} of {len(log_probs):,} answers have no log-probability (first to "
+            f"question {first!r}); scores that need one are computed from the others"
+        )
     elif n_missing and collected.endings and not any(each.log_metrics for each in responses):
         formats = [each.response_format for each in responses if each.response_format]
         request = formats[0].request
         remedy = f"; ask for them with {request}" if request else ""
-        words = f"gives no log-probabilities of {n_missing:,} answers"
-        use = "their texts are read for SC, Deg and SE by counts"
-        yield f"the API ({run.info.model}) {words}; {use}{remedy}"
+        yield (
+            f"the API ({run.info.model}) gives no log-probabilities of {n_missing:,} answers; "
+            f"their texts are read for SC, Deg and SE by counts{remedy}"
+        )
     elif len(log_probs) > 1 and (log_probs == 0).all():
         yield (
             "all log-probabilities are exactly 0, a probability of 1 that no model gives; the "

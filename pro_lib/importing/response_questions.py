@@ -224,9 +224,12 @@ def _pair(
         targets = [name if name in texts_by_id else None for name in ids]
         has_text = [bool(text) for text, target in zip(texts, targets, strict=True) if target]
         if not has_own_ids and not all(has_text):
-            words = "has no texts of questions, and the ids of the given questions are row numbers"
-            risk = "if rows were moved, answers belong to the wrong questions"
-            warnings.warn(f"{path} {words}; {risk}", UserWarning, stacklevel=4)
+            warnings.warn(
+                f"{path} has no texts of questions, and the ids of the given questions are row "
+                "numbers; if rows were moved, answers belong to the wrong questions",
+                UserWarning,
+                stacklevel=4,
+            )
     by_text = [n for n, target in enumerate(targets) if target is None and texts[n]]
     ids_by_words: dict[str, list[str]] = {}
     for name, text in texts_by_id.items():
@@ -262,8 +265,9 @@ def _by_order(responses: Sequence[Response], given_ids: list[str], path: Path) -
     """
     served_ids = [str(response.served_id) for response in responses]
     if set(served_ids) == set(given_ids) and served_ids != given_ids:
-        words = "the server's ids are those of questions=, in another order; give question_id"
-        raise RunError(f"{path}: {words}")
+        raise RunError(
+            f"{path}: the server's ids are those of questions=, in another order; give question_id"
+        )
     numbers = [response.number - 1 for response in responses]
     if len(responses) == len(given_ids):
         numbers = list(range(len(given_ids)))
@@ -273,9 +277,12 @@ def _by_order(responses: Sequence[Response], given_ids: list[str], path: Path) -
             f"{len(given_ids):,} questions, so their order does not tell which belong together; "
             "give question_id"
         )
-    words = "has neither ids nor texts of questions"
-    meaning = "answers are assigned to the given questions in the order of both"
-    warnings.warn(f"{path} {words}; {meaning}", UserWarning, stacklevel=5)
+    warnings.warn(
+        f"{path} has neither ids nor texts of questions; answers are assigned to the given "
+        "questions in the order of both",
+        UserWarning,
+        stacklevel=5,
+    )
     return [given_ids[number] for number in numbers]
 
 

@@ -288,8 +288,9 @@ def _responses_to_prompts(responses: list[Response], prompts: list) -> list[Resp
         return [_with_checked_fields(first)]
     answers = [answer for response in responses for answer in response.answers]
     if not answers or len(answers) % len(prompts):
-        counts = f"{len(answers)} answers to {len(prompts)} prompts"
-        raise RunError(f"{counts}; each prompt needs equally many")
+        raise RunError(
+            f"{len(answers)} answers to {len(prompts)} prompts; each prompt needs equally many"
+        )
     if len(responses) == 1 and all(answer.position is not None for answer in answers):
         answers.sort(key=lambda answer: answer.position or 0)
     size = len(answers) // len(prompts)

@@ -41,8 +41,9 @@ def split_records(run: Run, *, n_validation: int | None = 100, seed: int = 0) ->
             f"run {run.name} has a split for some of its questions only; give one to all or to none"
         )
     if len(splits) < 2:
-        words = f"has {len(splits)} questions, too few to draw some for validation"
-        raise RunError(f"run {run.name} {words}")
+        raise RunError(
+            f"run {run.name} has {len(splits)} questions, too few to draw some for validation"
+        )
     table = run.questions.assign(split="test")
     table = lend_validation(table, n_validation, seed, lender=f"run {run.name}", pool=POOL)
     return replace(run, questions=table)

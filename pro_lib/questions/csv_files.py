@@ -111,8 +111,9 @@ def utf8_bytes(data: bytes, path: str | Path) -> bytes:
         try:
             return data.decode(encoding).removeprefix("\ufeff").encode()
         except UnicodeError as error:
-            words = f"cannot be read as {encoding[:6].upper()} ({error}); save it as UTF-8"
-            raise RunError(f"{path} {words}") from error
+            raise RunError(
+                f"{path} cannot be read as {encoding[:6].upper()} ({error}); save it as UTF-8"
+            ) from error
     try:
         data.decode()
     except UnicodeDecodeError as error:
@@ -159,13 +160,18 @@ def _from_windows_1252(data: bytes, path: str | Path, place: int) -> bytes:
     line = data.count(b"\n", 0, place) + 1
     remedy = "save it as UTF-8 (in Excel: 'CSV UTF-8')"
     if not _is_western_text(data):
-        words = "its encoding is not UTF-8 and is uncertain"
-        raise RunError(f"{path}, line {line} cannot be read: {words}; {remedy}")
+        raise RunError(
+            f"{path}, line {line} cannot be read: its encoding is not UTF-8 and is uncertain; "
+            f"{remedy}"
+        )
     text = data.decode("cp1252")
     word = re.search(r"[^\s,;|\"]*[^\x00-\x7f][^\s,;|\"]*", text)
     sample = f", such as {word[0][:40]!r} in line {line}" if word else ""
-    words = f"read as Windows-1252{sample}; if letters are wrong, {remedy}"
-    warnings.warn(f"{path}: {words}", UserWarning, stacklevel=2)
+    warnings.warn(
+        f"{path}: read as Windows-1252{sample}; if letters are wrong, {remedy}",
+        UserWarning,
+        stacklevel=2,
+    )
     return text.encode()
 
 
@@ -245,8 +251,10 @@ def csv_rows(
         row: dict[str, str] | BadRow
         if len(fields) < len(names) or any(fields[len(names) :]):
             number = f"{len(fields)} field{'' if len(fields) == 1 else 's'}"
-            advice = "quote fields that contain the separator"
-            row = BadRow(f"it has {number}, the header has {len(names)}; {advice}")
+            row = BadRow(
+                f"it has {number}, the header has {len(names)}; quote fields that contain the "
+                "separator"
+            )
         else:
             row = {names[place]: fields[place] for place in places}
             damaged = [name for name, cell in row.items() if is_damaged(cell)]

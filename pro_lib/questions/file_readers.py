@@ -157,8 +157,10 @@ def _content(path: str | Path) -> bytes:
             raise RunError(f"{path} is {words}")
     if data.startswith(LFS_POINTER):
         folder = Path(path).parent
-        words = "is a Git LFS pointer, not the file itself"
-        raise RunError(f"{path} {words}; run `git lfs pull` in {folder}, or download the file")
+        raise RunError(
+            f"{path} is a Git LFS pointer, not the file itself; run `git lfs pull` in "
+            f"{folder}, or download the file"
+        )
     if re.match(rb"\s*<(!doctype html|html)\b", data[:200], re.IGNORECASE):
         raise RunError(f"{path} is a web page (HTML), not a data file; download the file itself")
     return utf8_bytes(data, path)
@@ -293,9 +295,10 @@ def _values_of_line(line: bytes, where: str) -> Places:
     if not text:
         return
     if _EVENT.match(text):
-        words = "a stream of server-sent events, in which no answer is whole"
-        remedy = "save the whole response that the client joins"
-        raise RunError(f"{where}: this is {words}; {remedy}")
+        raise RunError(
+            f"{where}: this is a stream of server-sent events, in which no answer is whole; "
+            "save the whole response that the client joins"
+        )
     value: object = None
     try:
         with suppress(ValueError):

@@ -36,8 +36,10 @@ def questions_from_hub(name: str, folder: Path | None) -> pd.DataFrame:
     if "test" not in set(table["split"]):
         table["split"] = table["split"].replace("validation", "test")
     if not {"test", "train"} <= set(table["split"]):
-        words = "needs a train split for shots, and a test or validation split with answers"
-        raise RunError(f"dataset {name!r} {words}")
+        raise RunError(
+            f"dataset {name!r} needs a train split for shots, and a test or validation split "
+            "with answers"
+        )
     is_train = table["split"] == "train"
     others = table[~is_train]
     train = table[is_train].drop_duplicates("question")
@@ -65,9 +67,11 @@ def _downloaded(name: str, folder: Path | None) -> pd.DataFrame:
         import datasets  # it takes a second, and only sets from the hub need it
 
     repository, configuration, answer_column = HUB[name]
-    advice = "without a network, path= takes a folder that save_to_disk() made"
-    place = folder or f"the Hugging Face hub ({repository}); {advice}"
-    with refusing(RunError, f"dataset {name!r} cannot be loaded from {place}"):
+    hub = (
+        f"the Hugging Face hub ({repository}); without a network, path= takes a folder that "
+        "save_to_disk() made"
+    )
+    with refusing(RunError, f"dataset {name!r} cannot be loaded from {folder or hub}"):
         if folder:
             _check_folder(folder)
             loaded = datasets.load_from_disk(folder)

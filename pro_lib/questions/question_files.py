@@ -228,9 +228,12 @@ def _warn_of_semicolons(rows: Sequence[Mapping], columns: Sequence[str], file: P
     texts = [cell for cell in cells if isinstance(cell, str) and cell[:1] not in ("[", "{")]
     n_with = sum(";" in text for text in texts)
     if n_with and n_with >= _MANY * len(texts):
-        remedy = "if ';' separates several, give separator=';' (--separator ';')"
-        words = f"{n_with} of {len(texts)} references contain ';' and are one reference each"
-        warnings.warn(f"{file}: {words}; {remedy}", UserWarning, stacklevel=3)
+        warnings.warn(
+            f"{file}: {n_with} of {len(texts)} references contain ';' and are one reference "
+            "each; if ';' separates several, give separator=';' (--separator ';')",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def _warn_of_columns(
@@ -316,8 +319,10 @@ def _existing(aliases: Sequence[str], names: Sequence[str], file: Path) -> list[
         alike = alike or [other for other in names if plain_name(other) == plain_name(name)]
         if len(alike) > 1:
             both = " and ".join(map(repr, alike[:2]))
-            remedy = "choose one with columns= (--columns)"
-            raise RunError(f"{file} has two columns for the {name}, {both}; {remedy}")
+            raise RunError(
+                f"{file} has two columns for the {name}, {both}; choose one with columns= "
+                "(--columns)"
+            )
         columns += alike
     return columns
 

@@ -318,8 +318,10 @@ def load_questions(  # noqa: PLR0913
     if shots is None:  # from `train_shots`, without the texts of the questions to ask
         candidates = without_texts(table[table["split"] == SHOTS], selected)
         if n_shots > len(candidates):
-            words = f"dataset {name!r} has only {len(candidates)} questions for shots"
-            raise RunError(f"n_shots={n_shots} is too large: {words}")
+            raise RunError(
+                f"n_shots={n_shots} is too large: dataset {name!r} has only {len(candidates)} "
+                "questions for shots"
+            )
         # Always the same draw, so that all runs of a set have the same prompt.
         shots = candidates.iloc[np.random.default_rng(0).permutation(len(candidates))[:n_shots]]
     source = {
@@ -348,11 +350,13 @@ def _all_questions(
     if name in HUB:
         return QuestionRows(questions_from_hub(name, folder), {})
     if folder:
-        words = f"is a saved dataset; say which with name=, one of {', '.join(HUB)}"
-        raise RunError(f"folder {folder} {words}")
+        raise RunError(
+            f"folder {folder} is a saved dataset; say which with name=, one of {', '.join(HUB)}"
+        )
     if name not in BUNDLED:
-        words = f"is unknown; choose {', '.join(NAMES)}, or give path= to a file"
-        raise RunError(f"dataset {name!r} {words}")
+        raise RunError(
+            f"dataset {name!r} is unknown; choose {', '.join(NAMES)}, or give path= to a file"
+        )
     table = _bundled_questions(name)
     return QuestionRows(table.assign(references=table["references"].map(list)), {})
 
@@ -407,8 +411,10 @@ def lend_validation(
     half = n_texts // 2
     size = half if n is None else min(half, pool * n)
     if n is not None and 0 < size < n:
-        words = f"only {size} of its {n_texts} questions are used for validation, not {n}"
-        message = f"{lender} has no validation split, and {words}"
+        message = (
+            f"{lender} has no validation split, and only {size} of its {n_texts} questions are "
+            f"used for validation, not {n}"
+        )
         warnings.warn(message, UserWarning, stacklevel=3)
     _, first_places = np.unique(groups, return_index=True)
     drawn_groups = hash_order(table.iloc[test_rows[first_places]], seed)[:size]

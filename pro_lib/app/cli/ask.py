@@ -199,8 +199,10 @@ def _describe_model(model: Model) -> str:
     """Return the name, size and place of a loaded model as a sentence."""
     millions = model.network.num_parameters() / 1e6
     gigabytes = model.network.get_memory_footprint() / 1e9
-    size = f"{millions:,.0f} million parameters, {gigabytes:.2f} GB"
-    return f"{model.name}: {size}, {model.dtype} on {model.device}."
+    return (
+        f"{model.name}: {millions:,.0f} million parameters, {gigabytes:.2f} GB, {model.dtype} "
+        f"on {model.device}."
+    )
 
 
 def _answer_lines(answer: Answer, alpha: float) -> list[str]:

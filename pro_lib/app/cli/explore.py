@@ -92,8 +92,7 @@ def explore_command(
     explorer.to_html(
         answers, page, alpha=alpha, source=source, rules=correctness.rules, methods=methods
     )
-    counts = f"{len(answers.questions):,} questions, {len(answers.answers):,} answers"
-    say(f"{counts}; page: {page}")
+    say(f"{len(answers.questions):,} questions, {len(answers.answers):,} answers; page: {page}")
     if not html:
         webbrowser.open(Path(page).absolute().as_uri())
 

@@ -88,8 +88,10 @@ def label_command(
         if adjudicate:
             say("To decide: the answers on which the labellers differ.")
         else:
-            words = f"{n_labels} of {n_answers} different answers"
-            say(f"To label: {words}, with {session.planned.n_requests} labels in all.")
+            say(
+                f"To label: {n_labels} of {n_answers} different answers, with "
+                f"{session.planned.n_requests} labels in all."
+            )
         if n_answers < FEWEST_ANSWERS:
             say(f"The intervals were tested with {FEWEST_ANSWERS} answers or more.")
         say(f"Labels: {path}", f"Page: {server.address}", "Press Ctrl-C to stop.")
