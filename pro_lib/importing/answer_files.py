@@ -128,11 +128,10 @@ def import_answers(
     except RunError as error:
         if not _is_question_file(source):
             raise
-        words = "is a question file: it has questions and right answers, but no answers"
-        remedy = f"Generate answers with: pro generate MODEL STRATEGY --dataset {path}"
         raise RunError(
-            f"{path} {words} of a model. {remedy}. Or give a file of answers, and this file "
-            "with --questions."
+            f"{path} is a question file: it has questions and right answers, but no answers of a "
+            f"model. Generate answers with: pro generate MODEL STRATEGY --dataset {path}. Or give "
+            "a file of answers, and this file with --questions."
         ) from error
     run = Run(answers, table, _run_info(collected.responses, source), collected.reasons())
     warn_of(collected.left_out, path)

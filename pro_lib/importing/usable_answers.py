@@ -102,10 +102,10 @@ def _problem(answer: Answer) -> Problem | None:
     if answer.problem is not None:
         return Problem(reasons.NO_LOG_PROBS, answer.problem)
     if not isinstance(answer.reason, str):
-        words = (
-            "must be text: it says whether the answer is complete, and no chunk of a stream has it"
+        message = (
+            f"finish_reason={answer.reason!r} must be text: it says whether the answer is "
+            "complete, and no chunk of a stream has it"
         )
-        message = f"finish_reason={answer.reason!r} {words}"
         return Problem(reasons.UNREADABLE, message, words=NO_FINISH_REASON)
     reason = NOT_ENDED.get(answer.reason)
     if reason in _MEANINGS:

@@ -146,7 +146,9 @@ def warn_of_repeats(questions: pd.DataFrame, source: str) -> None:
             f", and {n_shared} texts are in more than one split, "
             "so validation and test are not independent"
         )
-    meaning = (
-        "intervals treat equal texts as one cluster, and guarantees use one question of each text"
+    warnings.warn(
+        f"{source}: {counts}; intervals treat equal texts as one cluster, and guarantees use one "
+        "question of each text",
+        UserWarning,
+        stacklevel=3,
     )
-    warnings.warn(f"{source}: {counts}; {meaning}", UserWarning, stacklevel=3)
