@@ -120,7 +120,7 @@ def draw_curve(
     if bars:
         ax.vlines(line[x], *ends, color=color, lw=0.8)
     else:
-        ax.fill_between(line[x], *ends, fc=(color, 0.12), ec=(color, 0.6), lw=0.6, ls=style["ls"])
+        ax.fill_between(line[x], *ends, fc=(color, 0.12), ec=(color, 0.5), lw=0.5)
 
 
 def draw_curves(
