@@ -208,15 +208,15 @@ class Evaluation:
         Args:
             chosen: a mask (n,), or positions.
         """
-        places = np.arange(len(self.answers))[np.asarray(chosen)]
+        positions = np.arange(len(self.answers))[np.asarray(chosen)]
         sampled = self.sampled_judgement
         return replace(
             self,
-            answers=self.answers.iloc[places].reset_index(drop=True),
-            baselines=self.baselines.iloc[places].reset_index(drop=True),
-            log_probs=self.log_probs[places],
-            alpha_scores={name: score.rows(places) for name, score in self.alpha_scores.items()},
-            sampled_judgement=None if sampled is None else sampled.rows(places),
+            answers=self.answers.iloc[positions].reset_index(drop=True),
+            baselines=self.baselines.iloc[positions].reset_index(drop=True),
+            log_probs=self.log_probs[positions],
+            alpha_scores={name: score.rows(positions) for name, score in self.alpha_scores.items()},
+            sampled_judgement=None if sampled is None else sampled.rows(positions),
         )
 
     def without_labels(self) -> "Evaluation":

@@ -149,13 +149,9 @@ class SampledVerdicts:
         problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
         return " ".join([text, *problem, *self.notes])
 
-    def rows(self, places: IntArray) -> SampledVerdicts:
-        """Return the labels of some of the answers.
-
-        Args:
-            places: positions among the n answers, of shape (k,).
-        """
-        return replace(self, units=self.units[places])
+    def rows(self, positions: IntArray) -> SampledVerdicts:
+        """Return the labels of some of the answers."""
+        return replace(self, units=self.units[positions])
 
     def _ranking(self, scores: ArrayLike) -> Ranking:
         return Ranking.from_scores(scores, self.units, len(self.weighted.labels))
