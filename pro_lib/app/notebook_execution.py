@@ -125,9 +125,15 @@ def _kernel_manager(sockets: str) -> Any:
 
 
 def findings(outputs: Sequence[Any]) -> list[str]:
-    """Return the sentences of the last paragraph of each Markdown output, such as a caption."""
+    """Return the sentences of the last paragraph of each Markdown output, such as a caption.
+
+    The abbreviations below a caption are left out.
+    """
+    from pro_lib.plots.captions import ABBREVIATIONS
+
     texts = [output.data.get("text/markdown") for output in outputs if "data" in output]
-    paragraphs = [text.strip().rpartition("\n\n")[2] for text in texts if text]
+    captions = [text.partition(f"\n\n{ABBREVIATIONS}")[0] for text in texts if text]
+    paragraphs = [text.strip().rpartition("\n\n")[2] for text in captions]
     return [each for text in paragraphs for each in _SENTENCE_END.split(" ".join(text.split()))]
 
 

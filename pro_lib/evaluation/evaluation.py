@@ -172,7 +172,7 @@ class Evaluation:
                 return scoring.pro(self.log_probs, alpha=alpha, search_alpha=self.search_alpha)
             return scoring.pro_at_k(self.log_probs, k, search_alpha=self.search_alpha)
 
-    def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
+    def scores(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Return the scores of all methods.
 
         Args:
@@ -261,6 +261,11 @@ class Evaluation:
             )
         return " ".join(sentences)
 
+    def remarks(self) -> list[str]:
+        """Return sentences about unavailable methods, what restricts the result, and the run."""
+        absent = f"Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
+        return [sentence for sentence in (absent, self.cautions(), self.note) if sentence]
+
     def with_methods_of(self, other: "Evaluation") -> "Evaluation":
         """Return the evaluation without the methods that `other` does not have.
 
@@ -276,25 +281,23 @@ class Evaluation:
 
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong, or "" if both occur."""
-        words = self.judgement.one_class
-        return f"{self.dataset}, {self.model}, {self.split}: {words}" if words else ""
+        one_class = self.judgement.one_class
+        return f"{self.dataset}, {self.model}, {self.split}: {one_class}" if one_class else ""
 
     def sentence(self) -> str:
         """Return sentences about the questions, the accuracy and the unavailable methods."""
-        sentences = [self.exclusions, f"{self._accuracy_words()}."]
+        sentences = [self.exclusions, f"{self._accuracy_sentence()}."]
         n_above_one = scoring.above_one(self.log_probs).sum()
         if n_above_one:
             sentences.append(
                 f"For {n_above_one} questions the answers' probabilities sum to more than 1: "
                 "PRO bounds no entropy there."
             )
-        if self.unavailable:
-            sentences.append(f"Not available: {', '.join(self.unavailable)}.")
-        sentences += [text for text in (self.cautions(), self.note) if text]
+        sentences += self.remarks()
         setting = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         return f"{setting}: {' '.join(sentences)}"
 
-    def _accuracy_words(self) -> str:
+    def _accuracy_sentence(self) -> str:
         """Return the share of right answers, also by the kinds of matches."""
         correct = self.correct
         if not len(correct):
@@ -302,10 +305,10 @@ class Evaluation:
         if self.sampled_judgement is not None:
             return f"{self.accuracy:.3f} of the answers are estimated to be right"
         rule = f" by {self.rule}" if self.rule else ""
-        words = f"{correct.mean():.3f} of the judged answers are right{rule}"
+        sentence = f"{correct.mean():.3f} of the judged answers are right{rule}"
         for name in MATCHES:
             match = self.answers[name]
             if match.notna().all() and correct.any():
                 rejected = 1 - match[correct].mean()
-                words += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
-        return words
+                sentence += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
+        return sentence

@@ -26,9 +26,9 @@ from pro_lib.importing.response_formats import (
     langchain_message,
     response_format_of,
 )
+from pro_lib.questions.csv_files import BadRow
 from pro_lib.questions.file_readers import Identity, TextList, decoded
 from pro_lib.questions.question_files import references_beside
-from pro_lib.questions.tables import BadRow
 
 # Fields of an entry that may hold a response, besides `response`.
 _WRAPPERS = (
@@ -119,6 +119,18 @@ class Response:
         """The number of its line or entry."""
         numbers = re.findall(r"\d+", self.where.partition(", prompt ")[0])
         return int(numbers[-1]) if numbers else 0
+
+    @property
+    def prompt(self) -> str | None:
+        """The text of the prompt, or of the question in it, if it is known."""
+        if self.conversation is not None and len(self.conversation) == 1:
+            return self.conversation[0].text or None
+        return self.question if isinstance(self.question, str) else None
+
+    def place_of(self, position: int) -> str:
+        """Return the place of one of its answers, for messages."""
+        name = f"answers[{position}]" if self.is_record else f"choice {position}"
+        return f"{self.where}, {name}"
 
     @property
     def score_columns(self) -> dict[str, float]:

@@ -108,7 +108,7 @@ def scores_at_alphas(
         table = evaluation.baselines
     else:
         defaults = dict.fromkeys(evaluation.alpha_names, DEFAULT_ALPHA)
-        table = evaluation.with_pro({**defaults, **(alphas or {})})
+        table = evaluation.scores({**defaults, **(alphas or {})})
     first = [name for name in ("NLL", "PRO") if name in table]
     return table[[*first, *table.columns.drop(first)]]
 

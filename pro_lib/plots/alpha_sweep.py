@@ -15,25 +15,15 @@ from pro_lib.evaluation.evaluation import (
     Evaluation,
     alpha_grid,
 )
-from pro_lib.plots.captions import (
-    AUROC,
-    PRO_AND_NLL,
-    comparison,
-    has_enough,
-    join_caption,
-    signed_span,
-    span,
-)
+from pro_lib.plots.captions import comparison, join_caption, signed_span, span
 from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, per_setting, with_setting
 from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values
 
 _SHOWN = (
-    f"{AUROC} of PRO against its threshold α (line), and of NLL (dotted line of the same colour). "
-    f"{PRO_AND_NLL} Bands are 95 % confidence intervals of PRO minus NLL, drawn around PRO: where "
-    "a band does not contain the dotted line, the two differ. There is no band where both order "
-    "all questions alike, as they do at α = 1. Circles mark the α with the highest AUROC on "
-    "validation questions, which are other questions."
+    "AUROC of PRO against α (lines), and of NLL (dotted lines). Bands are 95 % confidence "
+    "intervals of PRO minus NLL, drawn around PRO, so that the two differ where a band does not "
+    "contain the dotted line."
 )
 _CHOSEN: dict[str, Any] = {
     "label": "α chosen on validation questions",
@@ -131,28 +121,22 @@ def draw(
     ) as (figure, panels):
         for ax, rows in panels:
             is_choice = rows["alpha_choice"].notna()
-            draw_beside_nll(ax, rows[~is_choice], models, "alpha", printed(rows), marker="")
+            draw_beside_nll(ax, rows[~is_choice], models, "alpha", printed(rows), marker=".")
             ax.plot(rows.loc[is_choice, "alpha"], rows.loc[is_choice, "auroc"], **_CHOSEN)
             alpha_axis(ax, alpha_scale)
     return figure
 
 
 def caption(table: pd.DataFrame, choices: pd.DataFrame) -> str:
-    """Compare PRO, with the α that validation questions choose, with NLL and with the best α.
+    """Compare PRO, with the α that validation questions choose, with NLL.
 
     Args:
         table: the table that is drawn, of one split.
         choices: the table of `choices` for the same settings.
     """
     chosen = choices[choices["alpha_choice"] == "validation"]
-    subject = f"PRO with the chosen α, {span(chosen['alpha'], '{:g}')},"
+    subject = f"PRO with the α chosen on validation questions, {span(chosen['alpha'], '{:g}')},"
     smallest = table[table["alpha"] == table["alpha"].min()]
-    least = f"α = {smallest['alpha'].iloc[0]:g}"
-    finding = f"At {least}, PRO minus NLL is {signed_span(smallest['auroc_minus_nll'])}"
-    enough = choices[has_enough(choices)]
-    if len(enough):
-        setting = list(enough.columns.intersection(["dataset", "model", "protocol"]))
-        values = enough.pivot_table("auroc", setting, "alpha_choice")
-        gains = signed_span(values["oracle"] - values["validation"])
-        finding += f". With the best α, which nobody knows beforehand, AUROC is {gains} higher"
-    return join_caption(_SHOWN, table, comparison(chosen, subject), f"{finding}.")
+    least = signed_span(smallest["auroc_minus_nll"])
+    finding = f"At α = {smallest['alpha'].iloc[0]:g}, PRO minus NLL is {least}."
+    return join_caption(_SHOWN, table, comparison(chosen, subject), finding)

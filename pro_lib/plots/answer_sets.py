@@ -9,18 +9,16 @@ from pro_lib.evaluation.guarantees import miss_rate, set_threshold
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.metrics.correctness import AnswerRules, rouge_and_correct
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import join_caption, listed, percent_span, span
-from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.captions import join_caption, percent_span, span
+from pro_lib.plots.figure import checked_table, draw_against_alpha, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Figure, draw_curve, labelled_styles
+from pro_lib.plots.style import Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "A model gives a set of answers instead of one: all answers with p ≥ α, which an exact search "
-    "finds. Share of the test questions whose set has no correct answer (band: 95 % confidence "
-    "interval; an empty set counts), and an upper limit of this share, known beforehand from "
-    "validation questions, which holds with a confidence of 95 % for each α by itself. Below α is "
-    "the mean number of answers in a set."
+    "Share of the questions without a correct answer in the set of all answers with p ≥ α, which "
+    "an exact search finds, with its 95 % confidence interval (band). The upper limit is known "
+    "before, from validation questions, and holds with a confidence of 95 % for each α by itself."
 )
 # The shares of questions that a set of answers may miss, and the αs that are fixed beforehand.
 DELTAS = (0.3, 0.4, 0.5, 0.6)
@@ -58,6 +56,7 @@ def table(
         - set_size: the mean number of answers in a set.
         - share_empty: the share of empty sets.
         - auroc: that of PRO at this α, with its 95 % interval.
+        - correctness: the rule by which an answer is correct.
     """
     rules = rules or AnswerRules()
     pool = run.select(split="validation")
@@ -88,6 +87,7 @@ def table(
         "interval": evaluation.judgement.interval,
     }
     rows = rows.merge(pd.DataFrame(columns), on="alpha", how="left")
+    rows.insert(0, "correctness", evaluation.rule)
     return [with_run(rows, reported, split)]
 
 
@@ -103,45 +103,33 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     table = checked_table(table, ["alpha", "delta", *_LINES, "set_size"], "answer_sets")
-    styles = labelled_styles(_LINES.values())
+    fixed = table[table["delta"].isna()]
     with labelled_figure(
-        table[table["delta"].isna()],
+        fixed.assign(noted=fixed["set_size"].map("{:.1f}".format)),
         *("model", "dataset"),
         title="Sets of answers without a correct one",
-        x="α (mean number of answers with p ≥ α)",
+        x="α (mean number of answers in a set)",
         y="share of questions",
         figure_columns=figure_columns,
         height=1.8,
+        sharex=True,
     ) as (figure, panels):
-        for ax, rows in panels:
-            for column, label in _LINES.items():
-                draw_curve(ax, rows, "alpha", column, **styles[label])
-            ax.set(xscale="log", ylim=(0, 1))
-            named = rows if len(panels) == 1 and figure_columns == 2 else rows[::2]
-            sizes = named["set_size"].map("\n({:.1f})".format)
-            ax.set_xticks(named["alpha"], named["alpha"].map("{:g}".format) + sizes)
-            ax.minorticks_off()
+        draw_against_alpha(panels, _LINES)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Say which α the smallest target has, and how often sets miss there and at the largest α."""
-    chosen = table.dropna(subset=["delta", "alpha"])
-    rows = chosen[chosen["delta"] == chosen["delta"].min()]
-    target = "No target can be reached, because too few correct answers are found."
-    if len(rows):
-        target = (
-            "Conformal prediction chooses α for a target of this share, which holds on average "
-            "over sets of validation questions, not with a confidence of 95 %. Of the targets "
-            f"{listed(map('{:g}'.format, DELTAS))}, the smallest that it reaches is "
-            f"{rows['delta'].min():g}, with α = {span(rows['alpha'])}: "
-            f"{percent_span(rows['missed'])} of these sets have no correct answer, and they have "
-            f"{span(rows['set_size'], '{:.1f}')} answers on average."
-        )
+    """Say how often sets have no correct answer, and how large they are, at the ends of α."""
     fixed = table[table["delta"].isna()]
-    alpha = fixed["alpha"].max()
-    empty = percent_span(fixed.loc[fixed["alpha"] == alpha, "share_empty"])
-    return join_caption(_SHOWN, table, target, f"At α = {alpha:g}, {empty} of the sets are empty.")
+    smallest = fixed[fixed["alpha"] == fixed["alpha"].min()]
+    largest = fixed[fixed["alpha"] == fixed["alpha"].max()]
+    finding = (
+        f"At α = {smallest['alpha'].iloc[0]:g}, a set has {span(smallest['set_size'], '{:.1f}')} "
+        f"answers on average, and {percent_span(smallest['missed'])} of the sets have no correct "
+        f"one. At α = {largest['alpha'].iloc[0]:g}, {percent_span(largest['share_empty'])} of the "
+        "sets are empty."
+    )
+    return join_caption(_SHOWN, table, finding)
 
 
 def _correct_probabilities(run: Run, rules: AnswerRules) -> FloatArray:

@@ -1,7 +1,6 @@
 """Accuracy if only the least uncertain questions are answered (notebook 11)."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -9,17 +8,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
-from pro_lib.evaluation.methods import base_name, kinds_of_figures
+from pro_lib.evaluation.methods import base_name, is_drawn
 from pro_lib.metrics.selective import answered_weights
-from pro_lib.plots.captions import join_caption, listed, signed_span, span
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.captions import join_caption, signed_span, span
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_columns, method_labels, per_setting
-from pro_lib.plots.style import Figure, labelled_styles
+from pro_lib.plots.style import Figure
 
 _SHOWN = (
-    "A model answers only the quarter, the half or three quarters of the questions with the "
-    "smallest uncertainty. Points are the accuracy of these answers if a method chooses them, "
-    "minus the accuracy if NLL chooses, with 95 % confidence intervals."
+    "Accuracy of the 25, 50 or 75 % of the answers that a method finds least uncertain, minus that "
+    "of as many answers that NLL finds least uncertain, with 95 % confidence intervals."
 )
 _MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
 _LEAST_COVERAGE = 0.02
@@ -62,7 +60,7 @@ def table(
     judgement = reported.judgement
     names = _drawn_names(["PRO", *reported.baselines]) if methods is None else methods
     alphas = splits.alphas_of(names)
-    scores = reported.with_pro(alphas)
+    scores = reported.scores(alphas)
     # The accuracy on very few questions varies much.
     first = np.ceil(_LEAST_COVERAGE * len(scores)) - 1
     places = np.unique(np.linspace(first, len(scores) - 1, n_points).round().astype(int))
@@ -112,7 +110,7 @@ def _paired_difference(
 
 def _drawn_names(names: Iterable[str]) -> list[str]:
     """Return the names of the scores of the figure, NLL first."""
-    drawn = [name for name in names if kinds_of_figures(name) >= 2]
+    drawn = [name for name in names if is_drawn(name, "answered")]
     with_meanings = [name for name in drawn if base_name(name) != name]
     left_out = with_meanings[_MOST_MEANING_METHODS:]
     return sorted([name for name in drawn if name not in left_out], key=lambda name: name != "NLL")
@@ -130,35 +128,32 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = checked_table(table, _COLUMNS, "answered")
     table = _at_drawn_shares(table[~table["method"].isin(["oracle", "NLL"])])
     table = table.assign(row=method_labels(table))
-    names = list(table["row"].unique())
-    styles = labelled_styles(sorted(table["share"].unique()))
-    lowest = table[_DIFFERENCE].min()
-    with labelled_figure(
-        table,
+    with row_figure(
+        table.sort_values("share", kind="stable"),
         *_SETTING,
-        title="Accuracy of the least uncertain answers, minus that with NLL",
+        value=_DIFFERENCE,
+        group="share",
+        title="Accuracy of the least uncertain answers",
         x="accuracy minus that with NLL",
         figure_columns=figure_columns,
-        height=0.24 * len(names),
-        least_height=0.2 * len(names),
-        sharex=True,
-    ) as (figure, panels):
-        for ax, rows in panels:
-            options: dict[str, Any] = {"by": "share", "styles": styles}
-            least = _LEAST if lowest < _LEAST else None
-            draw_rows(ax, rows, _DIFFERENCE, names, least=least, **options)
-    return figure
+        row_height=0.28,
+        least_row_height=0.2,
+        least=_LEAST,
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Say how far the accuracy of PRO is from that of NLL at the shares that are drawn."""
     rows = _at_drawn_shares(table)
     pro = rows.loc[rows["method"] == "PRO", _DIFFERENCE].dropna()
-    nll = rows[rows["method"] == "NLL"].dropna(subset="accuracy").groupby("share")["accuracy"]
+    nll = rows.loc[rows["method"] == "NLL", "accuracy"].dropna()
     finding = ""
     if len(pro):
-        accuracies = listed(f"{span(values)} with {share}" for share, values in nll)
-        finding = f"The accuracy with NLL is {accuracies}. PRO minus NLL is {signed_span(pro)}."
+        finding = (
+            f"PRO minus NLL is {signed_span(pro)} at these shares, where the accuracy with NLL is "
+            f"{span(nll)}."
+        )
     drawn = rows[rows["method"] != "oracle"]
     return join_caption(_SHOWN, drawn, finding)
 

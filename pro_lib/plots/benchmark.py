@@ -8,7 +8,6 @@ import pandas as pd
 from pro_lib.evaluation.alpha_choice import Splits, select_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA
 from pro_lib.plots.captions import (
-    AUROC,
     by_protocol,
     comparison,
     has_enough,
@@ -17,23 +16,20 @@ from pro_lib.plots.captions import (
     significant_signs,
     verdicts,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import method_columns, method_labels, per_setting
 from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
-    f"{AUROC} of each method with its 95 % confidence interval. PRO uses the answers with p ≥ α, "
-    "and α is the best one on validation questions. Marks are significant differences to PRO by "
-    "paired tests, with Holm's correction for all methods and settings. Samples may contain a more "
-    "probable answer than beams, so that AUROC may differ slightly from figures without samples."
+    "AUROC of each method with its 95 % confidence interval, for the most probable answer of beams "
+    "and samples; ▲ and ▼ mark significant differences to PRO in paired tests."
 )
-_PE = "PE may be below 0.5, because −Σ p log p is small if all answers found have a small p."
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
 # The marks of significant differences by sign, in the panel and in the legend
 _MARKS = {1: "▲", -1: "▼"}
-_LEGEND = {"▲": ("^", "better than PRO"), "▼": ("v", "worse than PRO")}
+_LEGEND = {"▲": ("^", "significantly better than PRO"), "▼": ("v", "significantly worse")}
 _OPTIONAL = ["alpha_choice", "auroc_minus_pro", "p_value"]
 _POINT: dict[str, Any] = {"marker": "o", "ms": 3.5, "zorder": 3}
 
@@ -69,7 +65,7 @@ def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     }
     for name in reported.alpha_scores:
         alphas[name] = splits.alpha(name)
-    scores = reported.with_pro(alphas)
+    scores = reported.scores(alphas)
     names = pd.DataFrame(method_columns(list(scores), alphas=alphas))
     for place, name in enumerate(scores):
         if name in _PRO_ROWS:
@@ -88,7 +84,7 @@ def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
 def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int = 2) -> Figure:
     """Draw AUROC of each method: a panel for each setting, a row for each method.
 
-    The methods are in the order of their mean AUROC. The axis begins 0.2 below the highest AUROC,
+    The axis begins 0.2 below the highest AUROC,
     or at 0.5 if the highest AUROC of a panel is below 0.8. An arrow at the edge stands for an AUROC
     below that; its value is at the right.
 
@@ -102,32 +98,25 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
     table = checked_table(table, ["method", "auroc"], "benchmark")
     table = _drawn(table.reindex(columns=table.columns.union(_OPTIONAL, sort=False)), every_method)
     marks = _signs(table).map(_MARKS).fillna("")
-    values = table["auroc"].map("{:.3f} ".format).replace("nan ", "–")
-    table = table.assign(row=method_labels(table), text=values.str.lstrip("0") + marks)
-    names = names_by_mean(table, "auroc")
+    values = table["auroc"].map("{:.3f} ".format).replace("nan ", "")
+    table = table.assign(row=method_labels(table), text=values + marks)
     settings = ("model", "dataset", "protocol")
     highest = table.groupby(list(table.columns.intersection(settings)))["auroc"].max()
-    least = highest.max() - 0.2 if highest.min() >= 0.8 else 0.5
-    n_rows = max(len(names), 5)
-    with labelled_figure(
-        table,
+    with row_figure(
+        table.assign(is_pro=table["method"] == "PRO"),
         *settings,
+        value="auroc",
+        group="is_pro",
+        styles={False: _POINT | {"color": COLORS[6]}, True: _POINT | {"color": COLORS[0]}},
         title="AUROC of each method",
         x="AUROC",
         figure_columns=figure_columns,
-        height=0.15 * n_rows,
-        least_height=0.11 * n_rows,
-        sharex=True,
+        row_height=0.15,
+        least=highest.max() - 0.2 if highest.min() >= 0.8 else 0.5,
     ) as (figure, panels):
-        for ax, rows in panels:
-            style = _POINT | {"color": COLORS[6]}
-            draw_rows(ax, rows, "auroc", names, styles={"": style}, least=least, missing="")
-            style = _POINT | {"color": COLORS[0]}
-            pro = rows[rows["method"] == "PRO"].drop(columns="text")
-            draw_rows(ax, pro, "auroc", names, styles={"": style}, least=least, missing="")
-            for mark in sorted(set(marks) & set(_LEGEND)):
-                marker, label = _LEGEND[mark]
-                ax.plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
+        for mark in sorted(set(marks) & set(_LEGEND)):
+            marker, label = _LEGEND[mark]
+            panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
     return figure
 
 
@@ -143,13 +132,14 @@ def caption(table: pd.DataFrame) -> str:
     signs = _signs(table)
     drawn = _drawn(table)
     for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
+        parts = []
         for verdict, chosen in verdicts(rows, signs[rows.index]):
             if verdict.startswith("significantly"):
                 counts = method_labels(chosen).value_counts()
                 names = listed(f"{name} ({n})" for name, n in counts.items())
-                findings.append(f"{words}{verdict.capitalize()} PRO (number of settings): {names}.")
-    if "PE" in set(drawn["method"]):
-        findings.append(_PE)
+                parts.append(f"{verdict} PRO are {names}")
+        if parts:
+            findings.append(f"{words}In the given number of settings, {' and '.join(parts)}.")
     return join_caption(_SHOWN, drawn, *findings)
 
 

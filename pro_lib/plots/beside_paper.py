@@ -5,6 +5,7 @@ from typing import Any
 import pandas as pd
 
 from pro_lib.common import catalog
+from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import join_caption
 from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
@@ -14,10 +15,8 @@ from pro_lib.plots.style import COLORS, Figure
 _LEAST = -0.3  # where the axis begins
 _SHOWN = (
     "AUROC of each method minus that of PRO, as the paper that introduced PRO (arXiv 2511.07694) "
-    "printed it for five models on three datasets (grey), and as measured here (blue). Models and "
-    "datasets differ, so compare the signs. A circle is a model on a dataset, a vertical bar is "
-    "the mean, and the height in a row has no meaning. Methods that compare meanings have a circle "
-    "for each way to compare them."
+    "printed it, and here. A circle is a model on a dataset, and a vertical bar is their mean; "
+    "models and datasets differ, so that only the signs can be compared."
 )
 
 
@@ -65,7 +64,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     needed = ["method", "alpha_choice", "auroc_minus_pro"]
     here = _compared(checked_table(table, needed, "beside_paper"))
     printed = _printed()
-    names = [name for name in dict.fromkeys(printed["method"]) if name != "PRO"]
+    names = [name for name in METHODS if name in set(printed["method"]) - {"PRO"}]
     rows = pd.concat([printed.assign(source="the paper"), here.assign(source="here")])
     rows = rows[rows["method"].isin(names)]
     rows = rows[["method", "source", "auroc_minus_pro"]].rename(columns={"method": "row"})

@@ -1,18 +1,16 @@
-"""The sentences of captions: what is shown, about which answers, and what was found.
+"""The paragraphs of a caption: what is shown, what was found, and what the names mean.
 
 Two methods are compared by the paired difference of their AUROCs on the same questions. Whether a
 difference is significant is decided for all settings together (Holm's correction, 5 %), for each
-protocol by itself. A difference that is not significant was not shown; it is not called equal, and
-the sentence says how large a difference these questions would have shown. Settings with fewer than
-20 correct or 20 wrong answers are left out, and the sentence says so.
+protocol by itself. A difference that is not significant was not shown; it is not called equal.
+Settings with fewer than 20 correct or 20 wrong answers are left out, and the sentence says so.
 """
 
+import re
 from collections.abc import Iterable, Iterator
-from math import ceil
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.differences import holm, signed
@@ -20,91 +18,117 @@ from pro_lib.plots.settings import is_by_labels
 from pro_lib.plots.style import PROTOCOLS, distinct_values, minus
 
 FEWEST = 20  # correct and wrong answers that a setting needs
-_SIMILARITIES = {
-    "lexical": "common words (lexical)",
-    "alias": "a table of names (alias)",
-    "nli": "a model of entailment (nli)",
-}
-_BUNDLED = (
-    "facts-1m and facts-2m are bundled models with 1.0 and 2.3 million parameters; "
-    "world-facts-reworded has the questions of world-facts in other words."
-)
 LEVEL = 0.05  # of the tests, for all settings together
-POWER = 0.8  # with which a difference is said to be detected
-_COUNTED = {
-    "paper": "Repeats are counted: an answer that is found twice counts twice.",
-    "workbench": "An answer that is found twice counts once.",
+ABBREVIATIONS = "Abbreviations: "  # begins the last line of a caption
+# What the names in pictures and captions mean, besides those of methods
+_TERMS = {
+    "AUROC": "probability that a wrong answer has a higher uncertainty than a correct one",
+    "PE": "predictive entropy, −Σ p log p of the answers found, small if all have a small p",
+    "lexical": "meanings are compared by common words",
+    "alias": "meanings are compared by a table of names",
+    "NLI": "meanings are compared by a model of entailment",
+    "α-floor": "lower bound of the entropy, −Σ p log p − (1 − Σ p) log α over the answers found",
+    "tree bound": "lower bound of the entropy, the summed next-token entropies of the prefixes "
+    "that the search expands, weighted by p",
+    "probability not found": "1 − Σ p over the answers found",
+    "K": "number of answers that PRO uses",
+    "α": "threshold of p",
+    "p": "probability of an answer",
+    "setting": "a model and a dataset",
+    "nats": "unit of the entropy with natural logarithms",
+    "ROUGE-L": "F1 of the words that an answer shares with a reference in the same order",
+    "repeats counted": "an answer that is found twice counts twice",
+    "each answer once": "an answer that is found twice counts once",
+    "facts-1m": "bundled model with 1.0 million parameters",
+    "facts-2m": "bundled model with 2.3 million parameters",
+    "smollm2-135m": "SmolLM2 with 135 million parameters",
+    "gemma-3-270m": "Gemma 3 with 270 million parameters",
+    "world-facts": "bundled questions about facts",
+    "world-facts-reworded": "the questions of world-facts in other words",
+    "sciq": "questions of science exams (SciQ)",
+    "nq": "questions to a search engine (Natural Questions)",
+    "nq-open": "questions to a search engine (Natural Questions)",
+    "meadow": "medical flashcards",
 }
-AUROC = "AUROC (the probability that a wrong answer gets a higher uncertainty than a correct one)"
-TREE_BOUND = "the summed next-token entropies of the prefixes that it expands, weighted by p"
-PRO_AND_NLL = f"PRO is {METHODS['PRO'].meaning}; NLL is {METHODS['NLL'].meaning}."
-PRO_AT_K = f"{PRO_AND_NLL} With a fixed K, it uses the K most probable answers."
 
 
 def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
-    """Return a caption: what is shown, of which methods, questions and answers, and the findings.
-
-    The findings are a paragraph of their own.
+    """Return a caption: a paragraph on what is shown, the findings, and a line of abbreviations.
 
     Args:
         shown: sentences that say what the figure shows, and what its intervals are.
         table: the rows that are drawn.
         findings: sentences about the result; empty ones are left out.
-    """
-    description = [shown, methods_sentence(table), answer_sentence(table)]
-    paragraphs = (" ".join(filter(None, each)) for each in (description, findings))
-    return "\n\n".join(filter(None, paragraphs))
-
-
-def answer_sentence(table: pd.DataFrame) -> str:
-    """Say how many questions a table is about, which answers are correct, and how they count.
 
     Example:
         >>> table = pd.DataFrame({"n_questions": [3408], "correctness": "exact match"})
-        >>> answer_sentence(table)
-        'n = 3,408 questions. The most probable answer counts as correct by this rule: exact match.'
+        >>> print(join_caption("Mean NLL.", table, "It is 1."))
+        Mean NLL. n = 3,408 questions; an answer counts as correct by exact match.
+        <BLANKLINE>
+        It is 1.
+        <BLANKLINE>
+        Abbreviations: NLL, −log p of the most probable answer; p, probability of an answer.
+    """
+    paragraphs = [f"{shown} {answer_sentence(table)}", " ".join(filter(None, findings))]
+    text = "\n\n".join(filter(None, paragraphs))
+    return f"{text}\n\n{ABBREVIATIONS}{'; '.join(_terms(text, table))}."
+
+
+def answer_sentence(table: pd.DataFrame) -> str:
+    """Say how many questions a table is about, and which answers are correct.
+
+    Example:
+        >>> answer_sentence(pd.DataFrame({"n_questions": [3408], "correctness": "ROUGE-L > 0.3"}))
+        'n = 3,408 questions; an answer counts as correct if ROUGE-L > 0.3.'
     """
     setting = table.columns.intersection(["dataset", "model", "n_questions"])
     several = len(table.drop_duplicates(setting)) > 1
-    each = " in each setting (a model and a dataset)" if several else ""
-    sentences = [f"n = {span(table['n_questions'], '{:,.0f}')} questions{each}."]
-    if "world-facts" in distinct_values(table, "dataset"):
-        sentences.append(_BUNDLED)
-    protocols = distinct_values(table, "protocol")
-    if len(protocols) == 1:
-        sentences.append(_COUNTED.get(protocols[0], ""))
+    clauses = [
+        f"n = {span(table['n_questions'], '{:,.0f}')} questions{' in each setting' * several}"
+    ]
     n_unlabelled = table["n_unlabelled"].max() if "n_unlabelled" in table else 0
     if n_unlabelled:
-        sentences.append(f"{n_unlabelled:,.0f} further questions have no label.")
+        clauses.append(f"{n_unlabelled:,.0f} further questions have no label")
     rules = distinct_values(table, "correctness")
     if is_by_labels(table):
         n_labels = span(table["n_labels"], "{:,.0f}")
-        sentences.append(
-            f"Labels of {n_labels} answers estimate which answers are correct, and ROUGE-L judges "
-            "the validation questions."
+        clauses.append(
+            f"labels of {n_labels} answers estimate which answers are correct, and ROUGE-L judges "
+            "the validation questions"
         )
     elif len(rules) == 1:
-        sentences.append(f"The most probable answer counts as correct by this rule: {rules[0]}.")
-    return " ".join(filter(None, sentences))
+        word = "if" if rules[0].startswith("ROUGE-L") else "by"
+        clauses.append(f"an answer counts as correct {word} {rules[0]}")
+    return f"{'; '.join(clauses)}."
 
 
-def methods_sentence(table: pd.DataFrame) -> str:
-    """Say what the methods of a table are, if there are several, in the registry's first words.
+def _terms(text: str, table: pd.DataFrame) -> list[str]:
+    """Return the meanings of the terms of a text, and of the names that a table has."""
+    columns = ("method", "similarity", "dataset", "model")
+    named = [str(name) for column in columns for name in distinct_values(table, column)]
+    counted = [PROTOCOLS.get(name, name) for name in distinct_values(table, "protocol")]
+    words = " ".join([text, *named, *counted])
+    terms = []
+    meanings = {name: method.meaning for name, method in METHODS.items()} | _TERMS
+    for term, meaning in meanings.items():
+        if re.search(rf"(?<![\w-]){re.escape(term)}(?![\w-])", words):
+            terms.append(f"{term}, {meaning}{_alpha_of_pro(table) if term == 'PRO' else ''}")
+            words += f" {meaning}"
+    if {"auroc_minus_nll", "n_differ"} <= set(table) and (table["n_differ"] == 0).any():
+        terms.append("no interval, both scores order all questions alike")
+    return terms
 
-    Example:
-        >>> methods_sentence(pd.DataFrame({"method": ["NLL", "ALL"]}))
-        'Methods: NLL (−log p of the most probable answer) and ALL (NLL per token).'
-    """
-    names = [name for name in distinct_values(table, "method") if name in METHODS]
-    if len(names) < 2:
+
+def _alpha_of_pro(table: pd.DataFrame) -> str:
+    """Return the α of PRO in parentheses, if the table has it."""
+    if not {"method", "alpha", "alpha_choice"} <= set(table):
         return ""
-    meanings = {name: METHODS[name].meaning.partition(",")[0] for name in names}
-    sentence = f"Methods: {listed(f'{name} ({words})' for name, words in meanings.items())}."
-    compared = table["similarity"].dropna().unique() if "similarity" in table else []
-    if len(compared):
-        names = [_SIMILARITIES.get(each, each) for each in compared]
-        sentence += f" Meanings are compared by {listed(names)}."
-    return sentence
+    rows = table[(table["method"] == "PRO") & table["alpha"].notna()]
+    if rows.empty:
+        return ""
+    is_chosen = (rows["alpha_choice"] == "validation").any()
+    chosen = ", chosen on validation questions" if is_chosen else ""
+    return f" (α = {span(rows['alpha'], '{:g}')}{chosen})"
 
 
 def by_protocol(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -127,9 +151,8 @@ def comparison(
     reference: str = "NLL",
     quantity: str = "auroc_minus_nll",
     family: pd.DataFrame | None = None,
-    says_detectable: bool = True,
 ) -> str:
-    """Return a sentence or two about the paired differences between two methods, by protocol.
+    """Return a sentence about the paired differences between two methods, for each protocol.
 
     Args:
         rows: a row per setting, with n_questions, n_correct, dataset, model, p_value and the
@@ -139,48 +162,26 @@ def comparison(
         quantity: the column of the difference, subject minus reference.
         family: all comparisons that Holm's correction is over, a table that has `rows` by its
             index; None for these rows alone.
-        says_detectable: whether to say how large a difference would have been detected, if one was
-            not shown.
     """
     every = rows if family is None else family
     sentences: list[str] = []
     for (words, some), (_, tests) in zip(by_protocol(rows), by_protocol(every), strict=True):
         kept = some[has_enough(some) & some[f"{quantity}_low"].notna()]
-        if len(kept):
-            signs = significant_signs(tests[has_enough(tests)], quantity)
-            verdict = _verdict(kept, signs[kept.index], reference, quantity)
-            sentences.append(f"{words}{subject} is {verdict}.")
-            others = kept[signs[kept.index] == 0]
-            if len(others) and says_detectable:
-                detectable = _detectable(others, quantity, signs.size)
-                sentences.append(
-                    f"A difference of {detectable:.2f} would have been detected with a probability "
-                    f"of 80 %{f', corrected for {signs.size} tests' * (signs.size > 1)}."
-                )
+        signs = significant_signs(tests[has_enough(tests)], quantity)
+        parts: list[str] = []
+        for verdict, chosen in verdicts(kept, signs[kept.index]):
+            where = f" in {len(chosen)} of {len(kept)} settings" if len(kept) > 1 else ""
+            part = f"{verdict} {reference}{where}"
+            if parts:
+                part = f"{verdict.rpartition(' ')[0]} in {len(chosen)}"
+            parts.append(f"{part} ({difference_values(chosen, quantity)})")
+        if parts:
+            sentences.append(f"{words}{subject} is {listed(parts)}.")
         left_out = some.drop(index=kept.index)
         names = dict.fromkeys(f"{row.model} on {row.dataset}" for row in left_out.itertuples())
         if names:
             sentences.append(f"There are too few answers for a statement about {listed(names)}.")
     return " ".join(sentences)
-
-
-def _verdict(rows: pd.DataFrame, signs: pd.Series, reference: str, quantity: str) -> str:
-    """Return in how many settings a method differs from another, with the differences."""
-    parts: list[str] = []
-    for words, chosen in verdicts(rows, signs):
-        where = f" in {len(chosen)} of {len(rows)} settings" if len(rows) > 1 else ""
-        part = f"{words} {reference}{where}"
-        if parts:
-            part = f"{words.rpartition(' ')[0]} in {len(chosen)}"
-        parts.append(f"{part} ({difference_values(chosen, quantity)})")
-    return listed(parts)
-
-
-def _detectable(rows: pd.DataFrame, quantity: str, n_tests: int) -> float:
-    """Return the difference that each of some tests would have shown with a probability of 80 %."""
-    width = (rows[f"{quantity}_high"] - rows[f"{quantity}_low"]).max()
-    factor = ndtri(1 - LEVEL / (2 * n_tests)) + ndtri(POWER)
-    return ceil(100 * factor * width / (2 * ndtri(0.975))) / 100
 
 
 def significant_signs(tests: pd.DataFrame, quantity: str = "auroc_minus_nll") -> pd.Series:
@@ -211,8 +212,8 @@ def difference_values(rows: pd.DataFrame, quantity: str) -> str:
     values = signed_span(rows[quantity])
     if len(rows) > 1:
         return f"differences {values}"
-    low, high = (signed(rows[f"{quantity}_{end}"].iloc[0]) for end in ("low", "high"))
-    return f"{values}, 95 % interval {low} to {high}"
+    ends = signed_span(rows[[f"{quantity}_low", f"{quantity}_high"]].iloc[0])
+    return values if ends == values else f"{values}, 95 % interval {ends}"
 
 
 def has_enough(rows: pd.DataFrame) -> pd.Series:

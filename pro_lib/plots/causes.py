@@ -12,7 +12,6 @@ from pro_lib import scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
-    PRO_AT_K,
     comparison,
     has_enough,
     join_caption,
@@ -21,17 +20,16 @@ from pro_lib.plots.captions import (
     significant_signs,
     verdicts,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import GAIN, pro_minus_nll, with_scores
 from pro_lib.plots.settings import per_setting, with_setting
-from pro_lib.plots.style import Figure, labelled_styles
+from pro_lib.plots.style import Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Why does PRO differ from NLL? AUROC of PRO minus that of NLL with 95 % confidence intervals, "
-    "after one change of the answers or of their probabilities p, from which both scores are "
-    f"computed anew (in parentheses: AUROC of NLL). {PRO_AT_K} “Nothing changed” has each answer "
-    "once, with p as the model gives it; the end token is the model's sign that the answer ends."
+    "AUROC of PRO minus that of NLL, with 95 % confidence intervals, after one change of the "
+    "answers or of their probabilities p, from which both are computed anew. AUROC of NLL is in "
+    "parentheses; “nothing changed” has each answer once, with p as the model gives it."
 )
 # The changes in the words of the figure
 _CHANGES = {
@@ -98,19 +96,18 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = with_scores(checked_table(table, needed, "causes"))
     changes = table["cause"].replace(_CHANGES) + table["nll_auroc"].map(" ({:.3f})".format)
     table = table.assign(row=changes.map(lambda words: textwrap.fill(words, 22 * figure_columns)))
-    names = list(table["row"].unique())
-    with labelled_figure(
+    with row_figure(
         table,
         *("dataset", "model"),
+        value="auroc_minus_nll",
+        group="score",
         title="PRO minus NLL after a change of the answers",
         x="AUROC of PRO minus that of NLL",
         figure_columns=figure_columns,
-        height=0.34 * len(names),
-    ) as (figure, panels):
-        for ax, rows in panels:
-            styles = labelled_styles(table["score"])
-            draw_rows(ax, rows, "auroc_minus_nll", names, by="score", styles=styles)
-    return figure
+        row_height=0.34,
+        least_row_height=0.34,
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:
@@ -121,17 +118,20 @@ def caption(table: pd.DataFrame) -> str:
     if not has_enough(table).all() or table["auroc_minus_nll_low"].isna().any():
         return join_caption(_SHOWN, table, comparison(table.head(1), "PRO"))
     signs = significant_signs(table)
-    differing = table.loc[signs != 0, "cause"]
-    kept = table[(signs != 0) | ~table["cause"].isin(differing)]
-    parts = []
-    for words, rows in verdicts(kept, signs[kept.index]):
-        causes = listed(rows["cause"].replace(_CHANGES).unique())
-        values = signed_span(rows["auroc_minus_nll"])
-        choices = f"one or more of {listed(with_scores(rows)['score'].unique())}"
-        if words.startswith("not"):
-            choices = "every α and K"
-        parts.append(f"With {choices}, PRO is {words} NLL ({values}) in the rows: {causes}.")
-    return join_caption(_SHOWN, table, *parts)
+    n_rows = table["cause"].nunique()
+    findings = []
+    for words, rows in verdicts(table, signs):
+        if words.startswith("significantly"):
+            scores = listed(with_scores(rows)["score"].unique())
+            findings.append(
+                f"PRO is {words} NLL with one or more of {scores} in {rows['cause'].nunique()} of "
+                f"{n_rows} rows ({signed_span(rows['auroc_minus_nll'])})."
+            )
+    alike = table["cause"][~table["cause"].isin(table.loc[signs != 0, "cause"])]
+    if len(alike):
+        names = listed(alike.replace(_CHANGES).unique())
+        findings.append(f"No α or K makes a significant difference in the rows: {names}.")
+    return join_caption(_SHOWN, table, *findings)
 
 
 def _without_causes(evaluation: Evaluation, run: Run) -> dict[str, FloatArray | None]:

@@ -5,20 +5,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pro_lib.plots.captions import TREE_BOUND, join_caption, span
+from pro_lib.plots.captions import join_caption, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import COLORS, Figure
+from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Entropy of the distribution of a model's answers to each question, in the order of its size. "
-    "Circles are estimates from a few samples with their 95 % confidence intervals, squares are a "
-    f"guaranteed lower bound, which an exact search gives: {TREE_BOUND}. The estimates are noisy, "
-    "so that some are below the bound, and the order by them steepens both ends. At most 200 "
-    "questions are drawn, evenly spaced, and the largest intervals are cut."
+    "Entropy of the answers to each of {n_drawn} questions, in the order of a lower bound that an "
+    "exact search with α = {alpha} guarantees. Circles are estimates from {n_samples} samples "
+    "with 95 % confidence intervals, which are cut at the top; an estimate below the bound is too "
+    "small by chance."
 )
-_MOST_QUESTIONS = 200
+_MOST_QUESTIONS = 60
 _DOTS: dict[str, dict[str, Any]] = {
     "entropy": {"label": "estimate from samples", "color": COLORS[0], "marker": "o"},
     "tree_bound": {"label": "lower bound", "color": COLORS[1], "marker": "s"},
@@ -37,21 +36,23 @@ def table(runs: tuple[Run, Run], *, split: str = "test") -> list[pd.DataFrame]:
     Returns:
         A table with a row per question: the dataset, model, strategy, split and n_questions;
         question_id; tree_bound and upper_bound of the search; entropy with its 95 % interval,
-        estimated from the samples (`Run.entropy`). All are in nats.
+        estimated from the samples (`Run.entropy`), all in nats; n_samples and search_alpha.
     """
     search, samples = runs
     reported = search.select(split=split)
     samples = samples.select(question_ids=list(reported.questions["question_id"]))
     names = {"estimate": "entropy", "low": "entropy_low", "high": "entropy_high"}
     estimate = samples.entropy().rename(columns=names)
-    bounds = reported.questions[["question_id", "tree_bound", "upper_bound"]]
-    return [with_run(bounds.join(estimate), samples, split)]
+    rows = reported.questions[["question_id", "tree_bound", "upper_bound"]].join(estimate)
+    n_samples = int(samples.answers["question_id"].value_counts().max())
+    rows = rows.assign(n_samples=n_samples, search_alpha=search.search_alpha)
+    return [with_run(rows, samples, split)]
 
 
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
-    """Draw the entropy of each question in ascending order: a panel for each dataset and model.
+    """Draw the entropy of questions in the order of its bound: a panel for each dataset and model.
 
-    If there are more than 200 questions, 200 of them are drawn, in steps of equal size.
+    If there are more than 60 questions, 60 of them are drawn, in steps of equal size.
 
     Args:
         table: needs the columns tree_bound, and entropy with its interval. It may have dataset,
@@ -63,30 +64,33 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         table,
         *("model", "dataset"),
         title="Entropy of the answers to each question",
-        x="share of the questions with a smaller entropy",
+        x="share of the questions with a smaller lower bound",
         y="entropy (nats)",
         figure_columns=figure_columns,
         height=2.0,
-        sharey=False,
     ) as (figure, panels):
         for ax, rows in panels:
             places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
-            some = rows.sort_values("entropy").iloc[places]
+            some = rows.sort_values("tree_bound").iloc[places]
             shares = (places + 1) / len(rows)
-            color = COLORS[0]
-            ax.vlines(shares, some["entropy_low"], some["entropy_high"], color, lw=0.5, alpha=0.5)
+            ax.vlines(shares, some["entropy_low"], some["entropy_high"], COLORS[0], lw=0.7)
             for column, style in _DOTS.items():
-                ax.plot(shares, some[column], ls="", ms=2.2, **style)
-            highest = [*some[list(_DOTS)].max(), some["entropy_high"].quantile(0.98)]
-            ax.set(xlim=(-0.01, 1.01), ylim=(0, 1.03 * np.nanmax(highest)))
+                ax.plot(shares, some[column], ls="", ms=2.5, **style)
+            set_ticks(ax.xaxis, SHARE_TICKS)
+            ax.set(xlim=(-0.02, 1.02), ylim=(0, 1.1 * table["entropy"].max()))
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Compare the means of the entropy and of the bound."""
     means = table.groupby(["dataset", "model"], sort=False)[["entropy", "tree_bound"]].mean()
-    finding = (
-        f"The mean over questions is {span(means['entropy'], '{:.2f}')} nats, that of the lower "
-        f"bound {span(means['tree_bound'], '{:.2f}')} nats."
+    shown = _SHOWN.format(
+        n_drawn=span(table.groupby(["dataset", "model"]).size().clip(upper=_MOST_QUESTIONS), "{}"),
+        alpha=span(table["search_alpha"], "{:g}"),
+        n_samples=span(table["n_samples"], "{}"),
     )
-    return join_caption(_SHOWN, table, finding)
+    finding = (
+        f"The mean entropy of all questions is {span(means['entropy'], '{:.2f}')} nats, and the "
+        f"mean lower bound {span(means['tree_bound'], '{:.2f}')} nats."
+    )
+    return join_caption(shown, table, finding)

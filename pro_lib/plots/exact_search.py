@@ -9,17 +9,16 @@ import pandas as pd
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, alpha_grid
-from pro_lib.plots.captions import join_caption, percent_span, span
-from pro_lib.plots.figure import checked_table, labelled_figure
+from pro_lib.plots.captions import join_caption, listed, percent_span, span
+from pro_lib.plots.figure import checked_table, draw_against_alpha, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Figure, draw_curve, labelled_styles, set_ticks
+from pro_lib.plots.style import Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Which of a model's probable answers does beam search miss? An exact search finds every "
-    "answer with p ≥ α, because it expands all prefixes with p ≥ α. Circles are the share of "
-    "these answers that diverse beam search finds too. Squares are the share of questions for "
-    "which it finds all of them, among the questions that have such answers."
+    "Share of the answers with p ≥ α that diverse beam search finds, and share of the questions "
+    "for which it finds all of them, among the questions that have such answers (in parentheses). "
+    "An exact search finds all answers with p ≥ α."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -148,45 +147,40 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw which of the answers of an exact search beams find: a panel for each model and dataset.
 
     Args:
-        table: needs the columns alpha, recall and share_all_recalled. It may have dataset, model
-            and n_questions.
+        table: needs the columns alpha, recall, share_all_recalled, n_with_answers and
+            n_questions. It may have dataset and model.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
-    table = checked_table(table, ["alpha", *_LINES], "exact_search")
-    styles = labelled_styles(_LINES.values())
+    table = checked_table(
+        table, ["alpha", *_LINES, "n_with_answers", "n_questions"], "exact_search"
+    )
+    shares = 100 * table["n_with_answers"] / table["n_questions"]
     with labelled_figure(
-        table,
+        table.assign(noted=shares.map("{:.0f}\xa0%".format)),
         *("model", "dataset"),
         title="Probable answers that beam search finds",
-        x="α: all answers with p ≥ α are known from an exact search",
-        y="share",
+        x="α (questions with an answer with p ≥ α)",
+        y="share found",
         figure_columns=figure_columns,
         least_height=0.7,
+        sharex=True,
     ) as (figure, panels):
-        for ax, rows in panels:
-            for column, label in _LINES.items():
-                draw_curve(ax, rows, "alpha", column, **styles[label], clip_on=False)
-            ax.set(xscale="log", ylim=(0, 1.03))
-            is_wide = len(panels) == 1 and figure_columns == 2
-            set_ticks(ax.xaxis, rows["alpha"] if is_wide else rows["alpha"][::2])
+        draw_against_alpha(panels, _LINES)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Say what beams find and what a search costs, at the largest and the smallest α."""
-    findings = []
-    for alpha in dict.fromkeys((table["alpha"].max(), table["alpha"].min())):
-        rows = table[table["alpha"] == alpha]
-        with_answers = percent_span(rows["n_with_answers"] / rows["n_questions"])
-        recall = rows["recall"].dropna()
-        beams = f", and beams find {percent_span(recall)} of the answers" if len(recall) else ""
-        costs = [span(rows[f"{name}_forwards"], "{:.0f}") for name in ("token", "beam", "greedy")]
-        findings.append(
-            f"At α = {alpha:g}, {with_answers} of the questions have such answers{beams}. The "
-            f"search puts {costs[0]} tokens per question through the model (beams: {costs[1]}, "
-            f"greedy decoding: {costs[2]})."
-        )
-    return join_caption(_SHOWN, table, *findings)
+    ends = table[table["alpha"].isin([table["alpha"].min(), table["alpha"].max()])]
+    recalls = ends.dropna(subset="recall").groupby("alpha")["recall"].agg(percent_span)
+    parts = listed(f"{recall} of the answers at α = {alpha:g}" for alpha, recall in recalls.items())
+    smallest = table[table["alpha"] == table["alpha"].min()]
+    costs = [span(smallest[f"{name}_forwards"], "{:.0f}") for name in ("token", "beam")]
+    finding = (
+        f"Beams find {parts}. The search puts {costs[0]} tokens per question through the model at "
+        f"the smallest α, and beam search {costs[1]}."
+    )
+    return join_caption(_SHOWN, table, finding)
 
 
 def _forwards_per_question(run: Run) -> float:

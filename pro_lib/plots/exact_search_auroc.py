@@ -16,20 +16,16 @@ from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import TREE_BOUND, comparison, join_caption
+from pro_lib.plots.captions import comparison, join_caption
 from pro_lib.plots.exact_search import SearchRuns
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
 from pro_lib.plots.style import Figure
 
 _SHOWN = (
-    "Does PRO order answers better if all answers with p ≥ α are known (exact search) instead of "
-    "some of them (diverse beam search)? AUROC of each score minus that of PRO with the exact "
-    "search, with 95 % confidence intervals; at the right is the AUROC. The α in parentheses is "
-    "the best one on validation questions, but in the row “same α” it is that of the first row. "
-    "Other scores of the search, from the answers with p ≥ α: two lower bounds of the entropy, "
-    f"α-floor (−Σ p log p − (1 − Σ p) log α) and tree bound ({TREE_BOUND}), and the probability "
-    "not found, 1 − Σ p."
+    "AUROC of each score minus that of PRO with an exact search, which finds all answers with "
+    "p ≥ α, with 95 % confidence intervals; the AUROC is at the right. In the row “same α”, beams "
+    "have the α of the first row."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
@@ -75,7 +71,7 @@ def table(
         reported = label_sample.with_labels(reported)
     splits = Splits(validation, reported, n_validation, seed)
     alphas = splits.alphas_of(reported.alpha_names)
-    scores = reported.with_pro(alphas)[[*alphas, "NLL", "ALL"]]
+    scores = reported.scores(alphas)[[*alphas, "NLL", "ALL"]]
     alphas[_SAME_ALPHA] = alphas["PRO"]
     scores[_SAME_ALPHA] = reported.pro(alphas["PRO"], name=_PRO_OF_BEAMS)
     is_beams = scores.columns.isin([_PRO_OF_BEAMS, _SAME_ALPHA])
@@ -105,20 +101,18 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     needed = ["method", "strategy", "alpha", "alpha_choice", "auroc", "auroc_minus_pro"]
     table = checked_table(table, needed, "exact_search_auroc")
     table = table.assign(row=_score_names(table), text=table["auroc"].map("{:.3f}".format))
-    names = list(table.sort_values("method", key=lambda name: name != "PRO")["row"].unique())
-    with labelled_figure(
+    table = table.sort_values("method", key=lambda name: name != "PRO", kind="stable")
+    with row_figure(
         table,
         *("dataset", "model", "protocol"),
+        value="auroc_minus_pro",
         title="AUROC of scores minus that of PRO with an exact search",
         x="AUROC minus that of PRO with an exact search",
         figure_columns=figure_columns,
-        height=0.18 * len(names),
-        least_height=0.098 * len(names),
-    ) as (figure, panels):
-        for ax, rows in panels:
-            alphas = rows["alpha"].map(" (α\xa0=\xa0{:g})".format).replace(" (α\xa0=\xa0nan)", "")
-            draw_rows(ax, rows.assign(text=rows["text"] + alphas), "auroc_minus_pro", names)
-    return figure
+        per_line=figure_columns,
+        row_height=0.18,
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:
@@ -130,7 +124,7 @@ def caption(table: pd.DataFrame) -> str:
     same = "PRO with beams at the same α"
     findings = [
         comparison(beams[~is_same], "PRO with beams", **options),
-        comparison(beams[is_same], same, says_detectable=False, **options),
+        comparison(beams[is_same], same, **options),
     ]
     return join_caption(_SHOWN, table, *findings)
 

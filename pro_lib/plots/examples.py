@@ -9,6 +9,7 @@ import pandas as pd
 from pro_lib import scoring
 from pro_lib.common import catalog
 from pro_lib.metrics.correctness import rouge_and_correct
+from pro_lib.plots.captions import join_caption, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import with_run
 from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
@@ -16,7 +17,7 @@ from pro_lib.runs.run import Run
 
 _N_EXAMPLES = 6
 _KINDS = ("unknown", "right", "wrong", "several kept")
-_TITLE_LENGTH = 46  # characters of a line above a panel
+_TITLE_LENGTHS = {1: 25, 2: 34}  # characters of a line above a panel, by the figure's columns
 _LABEL_LENGTH = 24  # characters of an answer beside a panel
 _EDGE = {"edgecolor": COLORS[0], "lw": 0.8}
 _BARS: dict[bool, dict[str, Any]] = {
@@ -129,12 +130,10 @@ def draw(
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     table = checked_table(table, _COLUMNS, "examples")
+    length = _TITLE_LENGTHS[figure_columns]
     questions = table["question"].unique()[:: 3 - figure_columns]
     shown = table[table["question"].isin(questions)].groupby("question", sort=False).head(5)
     most = max(3, shown["question"].value_counts().max())
-    largest = shown["probability"].max()
-    # Answers of a large vocabulary may all be improbable. Then the axis ends at the largest.
-    end = 1.0 if largest > 0.3 else 1.1 * largest
     with labelled_figure(
         shown.drop(columns="n_questions", errors="ignore"),
         "question",
@@ -144,29 +143,28 @@ def draw(
         figure_columns=figure_columns,
         per_line=figure_columns,
         untitled=["question"],
-        height=0.15 * most + 0.5,
+        height=0.13 * most + 0.4,
+        least_height=0.45,
         sharex=True,
         sharey=False,
     ) as (figure, panels):
         for ax, rows in panels:
             places = pd.Series(range(len(rows)), rows.index)
             for is_kept, some in rows.groupby("is_kept", sort=False):
-                ax.barh(places[some.index], some["probability"], **_BARS[bool(is_kept)])
+                bars = ax.barh(places[some.index], some["probability"], **_BARS[bool(is_kept)])
+                ax.bar_label(bars, fmt="{:.3f}", fontsize=7, padding=2)
             marks = rows["is_correct"].eq(True).map({True: "✓ ", False: ""})
             names = [_short(text, _LABEL_LENGTH) or "(empty)" for text in rows["text"].fillna("")]
             ax.set_yticks(range(len(rows)), marks + names)
             first = rows.iloc[0]
-            lines = [first["question"]]
-            lines.append(f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}")
+            lines = textwrap.wrap(first["question"], length, max_lines=3, placeholder=" …")
             if isinstance(first["reference"], str):
-                lines.append(f"reference: {first['reference']}")
-            title_lines = [_short(line, _TITLE_LENGTH) for line in lines]
-            ax.set_title("\n".join(title_lines), loc="right", fontsize=7)
-            if alpha <= end:
-                ax.axvline(alpha, label=f"α = {alpha:g}", **_ALPHA)
-            ax.set(xlim=(0, end), ylim=(most - 0.5, -0.5))
-            if end == 1:
-                set_ticks(ax.xaxis, SHARE_TICKS)
+                lines.append(_short(f"reference: {first['reference']}", length))
+            lines.append(f"PRO = {first['pro']:.2f} nats, K = {rows['is_kept'].sum()}")
+            ax.set_title("\n".join(lines), loc="left", fontsize=7)
+            ax.axvline(alpha, label=f"α = {alpha:g}", **_ALPHA)
+            ax.set(xlim=(0, 1), ylim=(most - 0.5, -0.5))
+            set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
 
 
@@ -175,16 +173,16 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     pro = table.groupby("question", sort=False)["pro"].first()
     n_kept = table.groupby("question", sort=False)["is_kept"].sum()
     n_several = int((n_kept > 1).sum())
-    setting = f"{table['model'].iloc[0]} on {table['dataset'].iloc[0]}"
-    return (
-        f"The most probable answers of {setting} to {len(pro)} questions, with their probabilities "
-        f"(bars) and α = {alpha:g} (dashed line). PRO, a lower bound of the entropy, "
-        "uses the answers with p ≥ α (filled), or "
-        "the most probable one if there are none; K is their number, and ✓ marks answers with "
-        f"ROUGE-L > 0.3. PRO is between {pro.min():.2f} and {pro.max():.2f} nats here, and of "
-        f"{n_several} of the questions it uses several answers. The questions are drawn by "
-        "kind, so they do not represent the dataset."
+    shown = (
+        f"The most probable answers to {len(pro)} questions with their probabilities, and "
+        f"α = {alpha:g} (dashed). PRO uses the filled answers, and ✓ marks correct ones. The "
+        "questions are drawn by kind: one answer used and correct, one and wrong, or several."
     )
+    finding = (
+        f"PRO is {span(pro, '{:.2f}')} nats, and uses several answers for {n_several} of "
+        f"{len(pro)} questions."
+    )
+    return join_caption(shown, table.assign(correctness="ROUGE-L > 0.3"), finding)
 
 
 def _short(text: str, most: int) -> str:

@@ -5,8 +5,8 @@ from typing import Any
 import pandas as pd
 
 from pro_lib import metrics
-from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.correctness import rouge_and_correct
+from pro_lib.plots.captions import join_caption
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import with_run
 from pro_lib.plots.style import Figure, draw_curves
@@ -71,7 +71,6 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         false=(100 * table["conflict"]).map("{:g} % of the documents false".format),
     )
     names = shown.sort_values("conflict")["false"].unique()
-    highest = table.loc[table["measure"] != "accuracy", "mean_high"].max()
     with labelled_figure(
         shown,
         "measure",
@@ -84,28 +83,31 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         for ax, rows in panels:
             style: dict[str, Any] = {"shift": 0.03, "bars": True}
             draw_curves(ax, rows, "false", names, "place", "mean", **style)
-            is_accuracy = rows["measure"].iloc[0] == _NAMES["accuracy"]
-            ax.set_ylim(0, 1.03 if is_accuracy else 1.05 * highest)
+            ax.set_ylim(bottom=0)
             ax.set_xticks(range(len(levels)), map(str, levels))
     return figure
 
 
-def caption(table: pd.DataFrame) -> str:
-    """Say what the model knows with the fewest and the most documents, none of them false."""
-    consistent = table[table["conflict"] == table["conflict"].min()]
-    by_exposure = consistent.pivot_table("mean", "exposure", "measure")
-    parts = []
-    for exposure in (by_exposure.index.min(), by_exposure.index.max()):
-        means = by_exposure.loc[exposure]
-        parts.append(
-            f"{exposure} documents, {100 * means['accuracy']:.1f} % of the answers are correct "
-            f"and the mean of PRO is {means['PRO']:.2f} nats"
-        )
-    model = table["model"].iloc[0]
-    return (
-        f"Share of correct answers and mean PRO of {model} by the number of documents about the "
-        "asked fact in its training data. A false document states a wrong answer. PRO is "
-        f"{METHODS['PRO'].meaning}. Bars are 95 % confidence intervals; answers are correct by "
-        f"ROUGE-L > 0.3. n = {table['n_questions'].iloc[0]:,} questions. "
-        f"Without false documents and with {parts[0]}; with {parts[1]}."
+def caption(table: pd.DataFrame, *, alpha: float) -> str:
+    """Say what the model knows with most documents, if none is false and if most are.
+
+    Args:
+        table: the table that is drawn.
+        alpha: the α of PRO.
+    """
+    shown = (
+        "Share of correct answers (left) and mean PRO "
+        f"at α = {alpha:g} (right), with 95 % confidence intervals, by the number of training "
+        "documents about the asked fact and the share of them that state a wrong answer."
     )
+    rows = table[table["exposure"] == table["exposure"].max()]
+    values = rows.pivot_table("mean", "conflict", "measure")
+    parts = []
+    for conflict in (values.index.min(), values.index.max()):
+        means = values.loc[conflict]
+        parts.append(
+            f"{100 * means['accuracy']:.1f} % of the answers are correct if {100 * conflict:g} % "
+            f"of them are false (mean PRO: {means['PRO']:.2f} nats)"
+        )
+    finding = f"With {rows['exposure'].iloc[0]} documents, {', but '.join(dict.fromkeys(parts))}."
+    return join_caption(shown, table.assign(correctness="ROUGE-L > 0.3"), finding)

@@ -21,7 +21,9 @@ from pro_lib.plots.style import (
     Axes,
     Figure,
     distinct_values,
+    draw_curve,
     draw_curves,
+    labelled_styles,
     line_style,
     minus,
     plt,
@@ -30,7 +32,6 @@ from pro_lib.plots.style import (
 _TALLEST = 4.5  # inches, of a figure of one column, as far as its panels allow
 _ENDS = ("low", "high")  # of an interval, in the names of columns
 _ARROW: dict[str, Any] = {"marker": 4, "ls": "", "ms": 4}  # to the left
-_DIFFERENCE = "_minus_"  # in the names of columns that have differences
 _NLL: dict[str, Any] = {"ls": (0, (1, 1.5)), "lw": 0.9}
 
 
@@ -75,14 +76,15 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     """Make a figure with a panel for each combination of values of the columns `by`.
 
     A panel has those values and the number of questions as its title. Dataset, model and protocol
-    stand in one line below the figure if several panels share them. The legend has what panels draw
-    with a label, and stands in the place of a missing panel if there is one.
+    follow the title of the figure if several panels share them. The legend has what panels draw
+    with a label.
 
     Args:
         table: the numbers of all panels.
         *by: the columns; those that the table does not have are ignored.
         title: the title, above the legend.
-        x: the label below all panels; empty if each panel has its own.
+        x: the label below all panels, with the better side of a difference; empty if each panel
+            has its own.
         y: the label beside all panels.
         untitled: those of the columns `by` that the axes show, so that titles do not.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
@@ -106,12 +108,12 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     varied = [name for name in by if len(distinct_values(table, name)) > 1]
     titled = [name for name in reversed(varied) if name not in untitled]
     names = [_panel_title(rows, titled) for rows in parts]
-    if per_line is None and figure_columns == 1:
-        per_line = 1 if n_panels <= 3 and n_panels * (least_height + 0.45) <= 4 else 2
-    if per_line is None:
-        n_values = len(distinct_values(table, titled[0])) if titled else 1
-        per_line = n_values if 1 < n_values <= 6 else 3
-    per_line = min(n_panels, per_line)
+    n_values = len(distinct_values(table, titled[0])) if titled else 1
+    if figure_columns == 1:
+        usual = 1 if n_panels <= 3 and n_panels * (least_height + 0.45) <= 4 else 2
+    else:
+        usual = n_values if 1 < n_values <= 6 else 3
+    per_line = min(n_panels, per_line or usual)
     n_lines = ceil(n_panels / per_line)
     width = WIDTHS[figure_columns]
     with plt.rc_context(STYLE):
@@ -131,10 +133,15 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         shared = _shared_setting(table, legend)
         if n_panels == 1:
             axes[0].title.set_text(", ".join(filter(None, [shared, *names])))
-            shared = ""
-        _write_title(figure, title, legend, places[n_panels:], width / per_line)
-        lines = [*textwrap.wrap(x, int(14 * width)), *filter(None, [shared])]
-        axis_labels = figure.supxlabel("\n".join(lines)), figure.supylabel(y)
+        elif shared:
+            title = f"{title} ({shared})"
+        _write_title(figure, title, legend)
+        for ax in places[n_panels:]:
+            ax.axis("off")
+        x_lines = textwrap.wrap(x, int(14 * width))
+        if " minus " in x:
+            x_lines.append("← worse      better →")
+        axis_labels = figure.supxlabel("\n".join(x_lines)), figure.supylabel(y)
         tallest = _TALLEST if figure_columns == 1 else np.inf
         _fit(figure, axes, axis_labels, grid.shape, (least_height, height), tallest)
 
@@ -166,25 +173,12 @@ def _shared_setting(table: pd.DataFrame, in_legend: Collection[str]) -> str:
     return ", ".join(names)
 
 
-def _write_title(
-    figure: Figure,
-    title: str,
-    entries: Mapping[str, Any],
-    spare: Sequence[Axes],
-    panel_width: float,
-) -> None:
-    """Write the title, and the legend below it or in the place of a missing panel."""
-    for ax in spare:
-        ax.axis("off")
-    width = panel_width if spare else figure.get_figwidth()
+def _write_title(figure: Figure, title: str, entries: Mapping[str, Any]) -> None:
+    """Write the title, and the legend below it."""
     widest = 4.3 * max(map(len, entries), default=1) + 32  # points
-    n_rows = ceil(max(len(entries), 1) / max(1, int(72 * width / widest)))
+    n_rows = ceil(max(len(entries), 1) / max(1, int(72 * figure.get_figwidth() / widest)))
     shape: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
     shape["ncols"] = ceil(max(len(entries), 1) / n_rows)
-    if spare:
-        legend = spare[-1].legend(entries.values(), entries, loc="center right", **shape)
-        legend.set_in_layout(False)
-        entries = {}
     # A title of the figure itself would lie over the legend.
     shape |= {"title": textwrap.fill(title, int(13.5 * figure.get_figwidth()))}
     shape |= {"title_fontproperties": {"size": 8.5, "weight": "bold"}}
@@ -226,12 +220,6 @@ def _fit(
     y_label.set_y((box.y0 + box.y1) / 2)
 
 
-def names_by_mean(table: pd.DataFrame, value: str) -> list[str]:
-    """Return the names in the column row, that with the largest mean first."""
-    means = table.groupby("row", sort=False)[value].mean()
-    return list(means.sort_values(ascending=False, kind="stable").index)
-
-
 def draw_rows(  # noqa: PLR0913 - the parts of a row
     ax: Axes,
     rows: pd.DataFrame,
@@ -245,7 +233,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
 ) -> None:
     """Draw a value with its interval for each row, from above; several groups side by side.
 
-    Differences have a line at 0.
+    Differences have a line at 0, and no interval if both scores order all questions alike.
 
     Args:
         ax: the axes.
@@ -255,48 +243,125 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
         styles: the style of each group, by its value in this column; the first style by default.
-        least: where the x axis begins; smaller values are arrows there, with the value beside them
-            if there is no column text. None shows all values.
+        least: where the x axis begins; smaller values are arrows there, and the lowest is written
+            at the right. None shows all values.
         missing: what is written in a row without a value.
     """
+    names = list(names)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.grid(visible=False, axis="y")
+    for row in range(0, len(names), 2):
+        ax.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", lw=0, zorder=0)
     beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
-    beside["bbox"] = {"boxstyle": "square,pad=0", "fc": "white", "ec": "none"}
     for row in np.flatnonzero(~np.isin(names, rows["row"])).tolist():
         ax.text(0.02, row, missing, **beside)
-    for name, text in zip(rows["row"], rows.get("text", []), strict=False):
-        ax.text(1, list(names).index(name), f" {text}", **beside)
-    if _DIFFERENCE in value:
+    is_difference = "_minus_" in value
+    if is_difference:
         ax.axvline(0, color="black", lw=0.6)
     groups = styles or {"": line_style(0)}
-    for index, (group, style) in enumerate(groups.items()):
-        some = rows[rows[by] == group] if by else rows
-        if some.empty:
-            continue  # an empty line would spoil the layout
-        shift = 0.7 * ((index + 0.5) / len(groups) - 0.5)
-        places = some["row"].map(list(names).index).astype(float) + shift
-        # Several values of a group in a row lie below each other, too.
-        in_row = some.groupby("row")["row"]
-        places += (0.6 / len(groups)) * ((in_row.cumcount() + 0.5) / in_row.transform("size") - 0.5)
-        values = some[value].clip(lower=least)
-        is_below = values > some[value]
+    number = rows[by].map(list(groups).index) if by else pd.Series(0, rows.index)
+    rows = rows.iloc[np.argsort(number, kind="stable")]
+    in_row = rows.groupby("row")["row"]
+    shift = (in_row.cumcount() + 0.5) / in_row.transform("size") - 0.5
+    rows = rows.assign(place=rows["row"].map(names.index) + 0.7 * shift)
+    for group, some in rows.groupby(by, sort=False) if by else [("", rows)]:
+        style = groups[group]
+        is_below = some[value] < (-np.inf if least is None else least)
+        inside = some[~is_below]
         if f"{value}_low" in some:
-            drawn = some[~is_below]
+            is_alike = is_difference & (inside.get("n_differ", pd.Series(1, inside.index)) == 0)
+            drawn = inside[~is_alike]
             low, high = (drawn[f"{value}_{end}"].astype(float).clip(lower=least) for end in _ENDS)
-            ax.hlines(places[~is_below], low, high, style["color"], lw=1)
-        ax.plot(values.mask(is_below), places, **{**style, "ls": ""})
-        ax.plot(values[is_below], places[is_below], color=style["color"], **_ARROW)
-        for place in places[some[value].isna()].to_numpy(float):
+            ax.hlines(drawn["place"], low, high, style["color"], lw=1)
+        ax.plot(inside[value], inside["place"], **{**style, "ls": ""})
+        edge = some.loc[is_below, "place"]
+        ax.plot([least] * len(edge), edge, color=style["color"], **_ARROW)
+        for place in inside.loc[inside[value].isna(), "place"]:
             ax.text(0.02, place, missing, **beside)
-    if least is not None and (rows[value] < least).any():
-        below = rows[rows[value] < least] if "text" not in rows else rows[:0]
-        for name, values in below.groupby("row")[value]:
-            ax.text(0.1, list(names).index(str(name)), span(values, "{:.2f}"), **beside)
-        label = minus(f"below {least:.2f}")
-        ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
+    for name, text in _row_texts(ax, rows, value, least).items():
+        ax.text(1, names.index(str(name)), f" {text}", **beside)
     width = ax.bbox.width / ax.figure.dpi  # inches
     ax.locator_params(axis="x", nbins=round(np.clip(2 * width, 3, 6)))
+
+
+@contextmanager
+def row_figure(  # noqa: PLR0913 - the parts of a figure
+    table: pd.DataFrame,
+    *by: str,
+    value: str | Mapping[str, str],
+    row_height: float,
+    least_row_height: float = 0.1,
+    group: str = "",
+    styles: Mapping[Any, dict[str, Any]] | None = None,
+    least: float | None = None,
+    missing: str = "n/a",
+    names: Sequence[str] = (),
+    **options: Any,
+) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
+    """Make a labelled figure in which each panel has the same rows, and draw their values.
+
+    Args:
+        table: the numbers of all panels, with the column row.
+        *by: the columns that divide the panels.
+        value: the column of the values; or columns by the words of a panel each.
+        row_height: the height of a row in inches.
+        least_row_height: the same in a figure of one column that would be too high.
+        group: the column of the groups, whose markers lie below each other in a row.
+        styles: the style of each group; those of lines by default.
+        least: where the x axis begins, if any value is smaller.
+        missing: what is written in a row without a value.
+        names: the names of the rows; those of the table by default.
+        **options: those of `labelled_figure`.
+
+    Yields:
+        The figure, and the axes and the rows of each panel.
+    """
+    names = names or distinct_values(table, "row")
+    options |= {"height": row_height * len(names), "least_height": least_row_height * len(names)}
+    if group and styles is None:
+        styles = labelled_styles(table[group])
+    values = {"": value} if isinstance(value, str) else value
+    if least is not None and not (table[list(values.values())] < least).any(axis=None):
+        least = None
+    table = pd.concat([table.assign(quantity=words) for words in values])
+    with labelled_figure(table, *by, "quantity", **{"sharex": True} | options) as (figure, panels):
+        for ax, rows in panels:
+            column = values[rows["quantity"].iloc[0]]
+            shape: dict[str, Any] = {"by": group, "styles": styles, "least": least}
+            draw_rows(ax, rows, column, names, missing=missing, **shape)
+        yield figure, panels
+
+
+def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) -> pd.Series:
+    """Return the text at the right of each row: the column text, or a value below the axis."""
+    below = rows[rows[value] < (-np.inf if least is None else least)]
+    if len(below):
+        label = minus(f"below {least:.2f} (lowest value at the right)")
+        ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
+    if "text" in rows:
+        return rows.set_index("row")["text"]
+    return below.groupby("row")[value].min().map("{:.2f}".format).map(minus)
+
+
+def draw_against_alpha(
+    panels: Sequence[tuple[Axes, pd.DataFrame]], lines: Mapping[str, str]
+) -> None:
+    """Draw columns, which are shares, against α, with the words of the column noted below α.
+
+    Args:
+        panels: the axes, and the rows of each.
+        lines: the names of the lines, by column.
+    """
+    styles = labelled_styles(lines.values())
+    for ax, rows in panels:
+        for column, label in lines.items():
+            draw_curve(ax, rows, "alpha", column, **styles[label], clip_on=False)
+        ax.set(xscale="log", ylim=(0, 1.03))
+        named = rows if 0.5 * len(rows) < ax.bbox.width / ax.figure.dpi else rows[::2]
+        notes = named["noted"].map("\n({})".format)
+        ax.set_xticks(named["alpha"], named["alpha"].map("{:g}".format) + notes)
+        ax.minorticks_off()
 
 
 def draw_beside_nll(
@@ -330,6 +395,8 @@ def draw_beside_nll(
         rows = rows.assign(**ends)
         for model, value in nll.groupby(rows["model"]).first().items():
             ax.axhline(value, color=line_style(models.index(model))["color"], **_NLL)
-        ax.plot(np.nan, np.nan, color="black", label="NLL", **_NLL)  # for the legend
+        ax.plot(
+            np.nan, np.nan, color="black", label="NLL (colour of its model)", **_NLL
+        )  # for the legend
     draw_curves(ax, rows, "model", models, x, **style)
     draw_curves(ax, paper, "model", models, x, **{**style, **PRINTED})

@@ -8,18 +8,15 @@ import pandas as pd
 from pro_lib import scoring
 from pro_lib.common import catalog
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.evaluation.methods import METHODS
-from pro_lib.plots.captions import AUROC, comparison, join_caption, span
+from pro_lib.plots.captions import comparison, join_caption, span
 from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import aurocs, per_setting
 from pro_lib.plots.style import Figure, distinct_values
 
 _SHOWN = (
-    f"{AUROC} of PRO, a lower bound of the entropy, with the K most probable answers of every "
-    f"question. The dotted line is NLL, {METHODS['NLL'].meaning}, which is PRO with K = 1. At the "
-    "right, K is adaptive: the number of answers with p ≥ α, with the α that is best on validation "
-    "questions. Bars are 95 % confidence intervals of PRO minus NLL, drawn around PRO: where a bar "
-    "does not contain the dotted line, the two differ."
+    "AUROC of PRO with the K most probable answers of every question, and at the right with those "
+    "that have p ≥ α (adaptive K). Bars are 95 % confidence intervals of PRO minus NLL, drawn "
+    "around PRO, so that the two differ where a bar does not contain the dotted line of NLL."
 )
 
 
@@ -101,8 +98,8 @@ def caption(table: pd.DataFrame) -> str:
     """Compare the largest K, and adaptive K, with NLL."""
     largest = table["k"].max()
     adaptive = table[table["k_choice"] == "adaptive"]
-    alphas = f", with α = {span(adaptive['alpha'], '{:g}')},"
-    findings = [comparison(adaptive, f"Adaptive K{alphas}")]
+    alphas = f"α = {span(adaptive['alpha'], '{:g}')}, chosen on validation questions,"
+    findings = [comparison(adaptive, f"Adaptive K, with {alphas}")]
     if largest > 1:
         findings.insert(0, comparison(table[table["k"] == largest], f"K = {largest}"))
     return join_caption(_SHOWN, table, *findings)

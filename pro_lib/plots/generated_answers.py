@@ -1,22 +1,17 @@
 """The generated answers: how many are distinct, how probable they are, their cost (notebook 01)."""
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
-from pro_lib import metrics, scoring
-from pro_lib.plots.captions import percent_span, span
+from pro_lib import scoring
+from pro_lib.plots.captions import join_caption, percent_span, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
-from pro_lib.plots.style import Axes, Figure, distinct_values, line_style
+from pro_lib.plots.style import Figure, distinct_values, draw_curves
 from pro_lib.runs.run import Run
 
-# The measures, with the labels of their axes.
-_MEASURES = {
-    "n_distinct": "distinct answers",
-    "mass": "sum of probabilities",
-}
+# The measures, with the labels of their axes
+_MEASURES = {"n_distinct": "distinct answers", "mass": "sum of their probabilities"}
 
 
 @per_setting
@@ -77,8 +72,8 @@ def costs(run: Run, *, split: str = "test") -> list[pd.DataFrame]:
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the number of distinct answers of questions, and the sum of their probabilities.
 
-    There are two panels for each dataset, with a line for each model. Intervals of the left panels
-    are Wilson's. Bands of the right panels hold for the whole line (Dvoretzky, Kiefer, Wolfowitz).
+    There are two panels for each dataset, with a line for each model. A band holds for the whole
+    line.
 
     Args:
         table: has a row per question, and needs the columns n_distinct and mass. It may have
@@ -87,30 +82,21 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     table = checked_table(table, list(_MEASURES), "generated_answers")
     models = distinct_values(table, "model")
-    measured = [table.assign(measure=name) for name in _MEASURES]
+    measured = [_cumulative_shares(table, name) for name in _MEASURES]
     with labelled_figure(
         pd.concat(measured),
         *("dataset", "measure"),
         title="Distinct answers to a question, and the sum of their probabilities",
-        y="share of questions",
+        y="share of questions with at most this",
         untitled=["measure"],
         figure_columns=figure_columns,
         per_line=2,
         height=1.3,
-        sharey="col",
     ) as (figure, panels):
         for ax, rows in panels:
-            measure = rows["measure"].iloc[0]
-            draw_model = _draw_counts if measure == "n_distinct" else _draw_distribution
-            largest = table[measure].max()
-            for index, model in enumerate(models):
-                values = rows.loc[rows["model"] == model, measure]
-                style = line_style(index) | {"marker": "", "label": model}
-                if len(values):
-                    draw_model(ax, values, largest, style)
-            ax.set_xlabel(_MEASURES[measure])
-        for ax, _ in panels:  # when the common axes have all values
-            ax.set_ylim(bottom=0)
+            draw_curves(ax, rows, "model", models, "value", "share", marker="")
+            ax.set_xlabel(_MEASURES[rows["measure"].iloc[0]])
+            ax.set(xlim=(0, rows["value"].max()), ylim=(0, 1.03))
     return figure
 
 
@@ -125,36 +111,32 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     table = table.assign(is_above=is_above, has_several=table["k"] > 1)
     columns = ["n_answers", "n_distinct", "mass", "is_above", "has_several"]
     means = table.groupby(["dataset", "model"])[columns].mean()
-    several = f" in each of {len(means)} settings" if len(means) > 1 else ""
-    return (
-        "Share of questions by the number of distinct answers (left; bars are 95 % intervals), and "
-        "with at most a given sum of the probabilities of these answers (right; bands are 95 % "
-        "intervals). "
-        f"n = {span(table['n_questions'], '{:,.0f}')} questions{several}, with "
-        f"{span(means['n_answers'], '{:.1f}')} answers each. On average, "
-        f"{span(means['n_distinct'], '{:.1f}')} answers are distinct, and their probabilities sum "
-        f"to {span(means['mass'], '{:.2f}')}. If an answer that is found twice counts twice, the "
-        f"sum is above 1 for {percent_span(means['is_above'])} of the questions. At α = {alpha:g}, "
-        f"PRO of distinct answers uses more than one for {percent_span(means['has_several'])} of "
-        "the questions, and equals NLL for the others."
+    shown = (
+        "Share of questions with at most a given number of distinct answers (left), and with at "
+        "most a given sum of their probabilities (right), with 95 % confidence bands."
     )
+    findings = [
+        f"On average, {span(means['n_distinct'], '{:.1f}')} of "
+        f"{span(means['n_answers'], '{:.0f}')} answers are distinct, and their probabilities sum "
+        f"to {span(means['mass'], '{:.2f}')}.",
+        f"If repeats count, the sum is above 1 for {percent_span(means['is_above'])} of the "
+        f"questions; if they do not, PRO at α = {alpha:g} uses more than one answer for "
+        f"{percent_span(means['has_several'])}.",
+    ]
+    return join_caption(shown, table, *findings)
 
 
-def _draw_counts(ax: Axes, counts: pd.Series, largest: int, style: dict[str, Any]) -> None:
-    """Draw the share of questions with each number of answers."""
-    numbers = np.arange(min(1, counts.min()), largest + 1)
-    shares = counts.value_counts(normalize=True).reindex(numbers, fill_value=0.0)
-    edges = [*(numbers - 0.5), largest + 0.5]
-    ax.step(edges, [*shares, shares.iloc[-1]], where="post", **style)
-    ax.vlines(numbers, *metrics.wilson(shares, len(counts)), color=style["color"], lw=0.8)
-    ax.set_xticks(numbers[:: -1 - len(numbers) // 9])
-
-
-def _draw_distribution(ax: Axes, masses: pd.Series, largest: float, style: dict[str, Any]) -> None:
-    """Draw the share of questions whose answers have at most a probability together."""
-    places = np.linspace(0, max(1.0, largest), 201)
-    shares = np.searchsorted(np.sort(masses), places, side="right") / len(masses)
-    half_width = np.sqrt(np.log(2 / 0.05) / (2 * len(masses)))
-    ax.plot(places, shares, **style)
-    band = (shares - half_width).clip(0), (shares + half_width).clip(max=1)
-    ax.fill_between(places, *band, color=style["color"], alpha=0.15, lw=0)
+def _cumulative_shares(table: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Return the share of questions with at most each value, in each dataset and of each model."""
+    values = np.linspace(0, max(1.0, table[measure].max()), 201)
+    parts = []
+    settings = list(table.columns.intersection(["dataset", "model", "n_questions"]))
+    for setting, rows in table.groupby(settings, sort=False):
+        shares = np.searchsorted(np.sort(rows[measure]), values + 1e-9, side="right") / len(rows)
+        half_width = np.sqrt(np.log(2 / 0.05) / (2 * len(rows)))  # Dvoretzky, Kiefer, Wolfowitz
+        columns = dict(zip(settings, setting, strict=True))
+        columns |= {"measure": measure, "value": values, "share": shares}
+        columns["share_low"] = (shares - half_width).clip(min=0)
+        columns["share_high"] = (shares + half_width).clip(max=1)
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import accuracy_of
 from pro_lib.plots.captions import join_caption, percent_span, span
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import (
     is_by_labels,
     method_columns,
@@ -19,26 +18,22 @@ from pro_lib.plots.settings import (
     per_setting,
     with_setting,
 )
-from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, drawn_methods, set_ticks
+from pro_lib.plots.style import (
+    SHARE_TICKS,
+    Figure,
+    distinct_values,
+    drawn_methods,
+    line_style,
+    set_ticks,
+)
 
 _SHOWN = (
-    "A method answers only questions with an uncertainty below a threshold. {n} validation "
-    "questions choose the threshold so that the accuracy of these answers in the population is "
-    "guaranteed (dashed line) with a confidence of {confidence:g} % for each row by itself. Bars "
-    "are the share of the test questions that are answered, points the accuracy of these answers "
-    "with its 95 % confidence interval. It is mostly above the guarantee, because that must hold "
-    "for {confidence:g} % of all sets of so many validation questions."
+    "Share of the test questions that each method lets the model answer, and accuracy of these "
+    "answers with its 95 % confidence interval. {n} validation questions choose the threshold of "
+    "the uncertainty so that this accuracy (dashed lines) is guaranteed with a confidence of "
+    "{confidence:g} % for each symbol by itself; without a symbol, it is not guaranteed."
 )
-_POINT: dict[str, Any] = {
-    "label": "accuracy of these answers",
-    "color": COLORS[1],
-    "marker": "o",
-    "ms": 3,
-    "ls": "",
-    "zorder": 3,
-}
-_BAR: dict[str, Any] = {"label": "share of questions answered", "color": COLORS[4], "zorder": 1}
-_TARGET: dict[str, Any] = {"color": "black", "lw": 0.8, "ls": "--", "label": "guaranteed accuracy"}
+_QUANTITIES = {"share of questions answered": "coverage", "accuracy of these answers": "accuracy"}
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
     "labels."
@@ -100,8 +95,8 @@ def _rows(
     """Return the rows of one setting."""
     reported = splits.reported.one_per_text(seed=seed)
     pool = splits.pool
-    scores = reported.with_pro({"PRO": alpha})
-    validation_scores = pool.with_pro({"PRO": alpha})
+    scores = reported.scores({"PRO": alpha})
+    validation_scores = pool.scores({"PRO": alpha})
     names = []
     rows = []
     for name, target in product(scores, targets):
@@ -133,9 +128,9 @@ def _rows(
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the share of questions that each method may answer, and the accuracy on these.
 
-    There is a panel for each target, dataset, model and protocol, and a row for each method that
-    figures of AUROC have. A target that is guaranteed for none of them has no panel, and a figure
-    of one column has the two lowest targets of each setting.
+    There are two panels for each dataset, model and protocol: the shares and the accuracies. They
+    have a row for each method that figures of AUROC have, and a symbol for each target that is
+    guaranteed for any of them.
 
     Args:
         table: needs the columns method, target, coverage and accuracy. It may have similarity, the
@@ -144,31 +139,32 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
     table = table[drawn_methods(table)]
-    goals = table["target"].map("accuracy ≥ {:g}".format)
-    table = table.assign(row=method_labels(table), goal=goals)
-    names = names_by_mean(table, "coverage")
-    settings = list(table.columns.intersection(["protocol", "dataset", "model", "goal"]))
-    is_any = table.groupby(settings)["coverage"].transform("max") > 0
-    shown = table[is_any] if is_any.any() else table
-    if figure_columns == 1:
-        shown = shown[shown.groupby(settings[:-1])["target"].rank("dense") <= 2]
-    with labelled_figure(
+    table = table.assign(row=method_labels(table))
+    is_guaranteed = table["coverage"] > 0
+    shown = table[is_guaranteed] if is_guaranteed.any() else table
+    styles = {
+        target: line_style(index) | {"label": f"guaranteed accuracy {target:g}"}
+        for index, target in enumerate(sorted(shown["target"].unique()))
+    }
+    with row_figure(
         shown,
-        *settings,
-        title="Questions answered with a guaranteed accuracy",
-        x="share of questions, accuracy",
+        *("model", "dataset", "protocol"),
+        value=_QUANTITIES,
+        group="target",
+        styles=styles,
+        title="Answers with a guaranteed accuracy",
+        x="share",
         figure_columns=figure_columns,
-        per_line=min(shown["goal"].nunique(), 1 + figure_columns),
-        height=0.17 * len(names),
-        least_height=0.108 * len(names),
-        sharex=True,
+        per_line=2,
+        row_height=0.2,
+        least_row_height=0.108,
+        missing="not guaranteed",
+        names=distinct_values(table, "row"),
     ) as (figure, panels):
         for ax, rows in panels:
-            is_answered = rows["coverage"] > 0
-            options: dict[str, Any] = {"styles": {"": _POINT}, "missing": "not guaranteed"}
-            draw_rows(ax, rows[is_answered], "accuracy", names, **options)
-            ax.barh(rows["row"].map(names.index), rows["coverage"], 0.7, **_BAR)
-            ax.axvline(rows["target"].iloc[0], **_TARGET)
+            if _QUANTITIES[rows["quantity"].iloc[0]] == "accuracy":
+                for target, style in styles.items():
+                    ax.axvline(target, color=style["color"], lw=0.8, ls="--")
             ax.set_xlim(0, 1.02)
             set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
@@ -179,20 +175,21 @@ def caption(table: pd.DataFrame) -> str:
     drawn = table[drawn_methods(table)]
     n_settings = len(drawn.drop_duplicates(["dataset", "model"]))
     methods = "methods" if n_settings == 1 else "pairs of a method and a setting"
-    findings = []
+    parts = []
     for target, rows in drawn.groupby("target"):
-        guaranteed = rows[rows["coverage"] > 0]
-        finding = f"An accuracy of {target:g} is guaranteed for {len(guaranteed)} of {len(rows)}"
-        finding += f" {methods}"
-        if len(guaranteed):
-            finding += f", which answer {percent_span(guaranteed['coverage'])} of the questions"
-        known = guaranteed["accuracy"].dropna()
-        if len(known):
-            finding += f", {percent_span(known)} of them correctly"
-        n_below = (guaranteed["accuracy_high"] < target).sum()
-        if n_below:
-            finding += f" (below it in {n_below}, by the interval)"
-        findings.append(f"{finding}.")
+        shares = rows.loc[rows["coverage"] > 0, "coverage"]
+        answered = f", which answer {percent_span(shares)} of the questions" if len(shares) else ""
+        parts.append(f"{target:g} for {len(shares)}{answered}")
+    findings = [
+        f"The guaranteed accuracy of {len(drawn) // len(parts)} {methods} is {'; '.join(parts)}."
+    ]
+    known = drawn[(drawn["coverage"] > 0) & drawn["accuracy"].notna()]
+    if len(known):
+        n_below = (known["accuracy_high"] < known["target"]).sum()
+        findings.append(
+            f"The accuracy of the test questions is {span(known['accuracy'])}, and its interval is "
+            f"below the guarantee in {n_below} of {len(known)} cases."
+        )
     by_labels = _BY_LABELS if is_by_labels(table) else ""
     n = span(table["n_validation"], "{:,.0f}")
     shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0], n=n)

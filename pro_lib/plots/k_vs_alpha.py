@@ -13,10 +13,8 @@ from pro_lib.plots.settings import per_setting
 from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values, draw_curves
 
 _SHOWN = (
-    "Mean number K of answers to a question that PRO, a lower bound of the entropy, uses, against "
-    "the threshold α. PRO uses the answers with p ≥ α, or the most probable one if there are none. "
-    "If repeats of an answer count, K can exceed 1/α. "
-    "Bands are 95 % confidence intervals of the mean; they are as narrow as the lines."
+    "Mean number K of answers to a question that PRO uses, against α. Bands are 95 % confidence "
+    "intervals of the mean, which may be as narrow as the lines."
 )
 
 
@@ -56,7 +54,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2, alpha_scale: str = "lo
         sharex=True,
     ) as (figure, panels):
         for ax, rows in panels:
-            style: dict[str, Any] = {"marker": "", "clip_on": False}
+            style: dict[str, Any] = {"marker": ".", "clip_on": False}
             draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
             alpha_axis(ax, alpha_scale)
     return figure
@@ -73,4 +71,6 @@ def caption(table: pd.DataFrame, *, alpha: float = 0.4) -> str:
             f"{words}PRO uses {kept[0]} answers to a question on average at α = {nearest:g}, "
             f"and {kept[1]} at α = {smallest:g}."
         )
+    if "paper" in set(table.get("protocol", ())):
+        findings.append("Answers that beam search repeats count, so that K can exceed 1/α.")
     return join_caption(_SHOWN, table.drop(columns="correctness", errors="ignore"), *findings)

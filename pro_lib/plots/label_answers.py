@@ -11,27 +11,23 @@ from pro_lib.labels.estimates import LabelSample, shown_or_why
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.plots.captions import (
-    by_protocol,
-    difference_values,
+    comparison,
     join_caption,
     listed,
-    significant_signs,
     span,
-    verdicts,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_aurocs, method_labels, per_setting, with_setting
-from pro_lib.plots.style import Figure, drawn_methods, labelled_styles
+from pro_lib.plots.style import Figure, drawn_methods
 
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
 _JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all answers"}
 JUDGES = ("labels", "rouge_l")
 _SHOWN = (
-    "AUROC of each method (right) and its paired difference to NLL (left) with 95 % confidence "
-    "intervals, if {n} labels of sampled answers{given} decide which answers are correct, and if "
-    "ROUGE-L > 0.3 decides for all answers. A model that is fitted to the labels predicts the "
-    "other ones, and the labels correct the errors of its predictions (prediction-powered "
-    "inference). Questions whose judged answer is not in the sampling plan are left out."
+    "Difference in AUROC between each method and NLL (left), and AUROC (right), with 95 % "
+    "confidence intervals, if {n} labels of sampled answers{given} decide which answers are "
+    "correct, and if ROUGE-L > 0.3 decides for all answers. The labels correct a model that "
+    "predicts the other labels (prediction-powered inference)."
 )
 
 
@@ -153,21 +149,20 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = checked_table(table, needed, "label_answers")
     table = table[drawn_methods(table)].assign(judged=table["judge"].replace(_JUDGE_NAMES))
     table = table.assign(row=method_labels(table))
-    names = sorted(table["row"].unique(), key=lambda name: name != "NLL")
-    styles = labelled_styles(table["judged"])
-    with labelled_figure(
-        pd.concat([table.assign(quantity=name) for name in _QUANTITIES]),
-        *("model", "dataset", "protocol", "quantity"),
-        title="AUROC of each method, by labels and by ROUGE-L",
+    with row_figure(
+        table,
+        *("model", "dataset", "protocol"),
+        value=_QUANTITIES,
+        group="judged",
+        title="AUROC by labels and by ROUGE-L",
         figure_columns=figure_columns,
         per_line=2,
-        height=0.22 * len(names),
-        least_height=0.2 * len(names),
-    ) as (figure, panels):
-        for ax, rows in panels:
-            value = _QUANTITIES[rows["quantity"].iloc[0]]
-            draw_rows(ax, rows, value, names, by="judged", styles=styles, missing="not shown")
-    return figure
+        row_height=0.22,
+        least_row_height=0.2,
+        sharex=False,
+        missing="not shown",
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
@@ -179,39 +174,15 @@ def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
     """
     table = table[drawn_methods(table)]
     given = f" (given by {listed(labellers)})" if len(labellers) else ""
-    findings = []
-    for words, rows in by_protocol(table):
-        for _, setting in rows.groupby(["dataset", "model"], sort=False):
-            findings += [_difference_sentence(words, setting), _judge_sentence(setting)]
+    by_labels = table[(table["judge"] == BY_LABELS) & (table["method"] != "NLL")]
+    known = by_labels[by_labels["p_value"].notna()]
+    findings = [f"No difference to NLL is estimated ({by_labels['shown'].iloc[0]})."]
+    if len(known):
+        pro = known[known["method"] == "PRO"]
+        nll = table[table["method"] == "NLL"].groupby("judge")["auroc"].agg(span)
+        findings = [
+            comparison(pro, "By the labels, PRO", family=known),
+            f"AUROC of NLL is {nll[BY_LABELS]} by the labels, and {nll['rouge_l']} by ROUGE-L.",
+        ]
     n = span(table["n_labels"], "{:,.0f}")
     return join_caption(_SHOWN.format(given=given, n=n), table, *findings)
-
-
-def _difference_sentence(words: str, rows: pd.DataFrame) -> str:
-    """Return which methods differ significantly from NLL by the labels, in one setting."""
-    by_labels = rows[(rows["judge"] == BY_LABELS) & (rows["method"] != "NLL")]
-    known = by_labels[by_labels["p_value"].notna()]
-    if known.empty:
-        return f"{words}No difference to NLL is estimated ({by_labels['shown'].iloc[0]})."
-    parts = []
-    for verdict, chosen in verdicts(known, significant_signs(known)):
-        names = listed(method_labels(chosen))
-        if verdict.startswith("not") and len(chosen) > 3:
-            names = f"{len(chosen)} methods"
-        values = difference_values(chosen, "auroc_minus_nll")
-        parts.append(f"{verdict} NLL: {names} ({values})")
-    return f"{words}By the labels, {'; '.join(parts)}."
-
-
-def _judge_sentence(rows: pd.DataFrame) -> str:
-    """Return AUROC of NLL by the labels beside that by ROUGE-L."""
-    nll = rows[rows["method"] == "NLL"].set_index("judge")
-    if nll.empty or pd.isna(nll.loc[BY_LABELS, "auroc"]):
-        return ""
-    value, low, high = nll.loc[BY_LABELS, ["auroc", "auroc_low", "auroc_high"]]
-    by_rouge = nll.loc["rouge_l", "auroc"]
-    where = "in" if low <= by_rouge <= high else "outside"
-    return (
-        f"AUROC of NLL is {value:.3f} by the labels, and {by_rouge:.3f} by ROUGE-L, which is "
-        f"{where} the interval of the labels ({low:.3f} to {high:.3f})."
-    )

@@ -6,18 +6,22 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.plots.captions import PRO_AT_K, by_protocol, comparison, join_caption, signed_span
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.captions import (
+    has_enough,
+    join_caption,
+    listed,
+    signed_span,
+    significant_signs,
+)
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import FIXED_KS
 from pro_lib.plots.settings import aurocs, per_setting
-from pro_lib.plots.style import PROTOCOLS, Figure, labelled_styles
+from pro_lib.plots.style import PROTOCOLS, Figure
 
 _SHOWN = (
-    "Beam search may find an answer several times: either each time counts (as in the paper that "
-    "introduced PRO), or each answer counts once. AUROC of PRO minus that of NLL with 95 % "
-    f"confidence intervals. {PRO_AT_K} “α chosen” is the best α on validation "
-    "questions. A difference of 0 has an interval, too: it allows for other questions, in which "
-    "the two would differ."
+    "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that beam search "
+    "finds several times counts each time, and if it counts once; “α chosen” is the best on "
+    "validation questions."
 )
 
 
@@ -49,27 +53,30 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     table = checked_table(table, ["protocol", "choice", "auroc_minus_nll"], "protocols")
     table = table.assign(row=table["choice"], counted=table["protocol"].replace(PROTOCOLS))
-    names = list(table["row"].unique())
-    styles = labelled_styles(table["counted"])
-    with labelled_figure(
+    with row_figure(
         table,
         *("model", "dataset"),
+        value="auroc_minus_nll",
+        group="counted",
         title="PRO minus NLL, with and without repeated answers",
         x="AUROC of PRO minus that of NLL",
         figure_columns=figure_columns,
-        height=0.26 * len(names),
-        sharex=True,
-    ) as (figure, panels):
-        for ax, rows in panels:
-            draw_rows(ax, rows, "auroc_minus_nll", names, by="counted", styles=styles)
-    return figure
+        row_height=0.26,
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Compare PRO with the α chosen on validation questions with NLL, and K = 2, by protocol."""
-    chosen = table[table["choice"] == "α chosen"]
-    findings = [comparison(chosen, "PRO with the chosen α", says_detectable=False)]
-    for words, rows in by_protocol(table[table["choice"] == "K = 2"]):
-        difference = signed_span(rows["auroc_minus_nll"])
-        findings.append(f"{words}PRO with K = 2 minus NLL is {difference}.")
+    """Say how far PRO is from NLL with the chosen α and with K = 2, in each protocol."""
+    findings = []
+    for choice in ("α chosen", "K = 2"):
+        parts = []
+        for protocol, rows in table[table["choice"] == choice].groupby("protocol", sort=False):
+            signs = significant_signs(rows[has_enough(rows)])
+            parts.append(
+                f"{signed_span(rows['auroc_minus_nll'])} with "
+                f"{PROTOCOLS.get(str(protocol), protocol)} (significant in {(signs != 0).sum()} of "
+                f"{len(rows)} settings)"
+            )
+        findings.append(f"With {choice}, PRO minus NLL is {listed(parts)}.")
     return join_caption(_SHOWN, table, *findings)

@@ -7,17 +7,17 @@ import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.evaluation.methods import kinds_of_figures
+from pro_lib.evaluation.methods import is_drawn
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, method_labels, per_setting
-from pro_lib.plots.style import Figure, distinct_values, draw_curves, set_ticks
+from pro_lib.plots.style import SHARE_TICKS, Figure, distinct_values, draw_curves, set_ticks
 
 _SHOWN = (
-    "Can an uncertainty be turned into a probability of a correct answer? Isotonic regression on "
-    "validation questions turns each score into such a confidence. A point is a group of at least "
-    "20 test questions with similar confidence, and its bar is the 95 % confidence interval of "
-    "their accuracy. On the diagonal (dotted line), confidence and accuracy are the same."
+    "Accuracy of groups of at least 20 test questions with similar confidence, with 95 % "
+    "confidence intervals, against their mean confidence. The confidence is a probability of a "
+    "correct answer that isotonic regression on validation questions gives for each score; on the "
+    "dotted line, both are the same."
 )
 _RENAMED = {"n": "n_in_bin", "low": "confidence_min", "high": "confidence_max"}
 
@@ -52,7 +52,7 @@ def table(splits: Splits, *, methods: Sequence[str] | None = None) -> pd.DataFra
     """
     if methods is None:
         every = ["PRO", *splits.reported.baselines]
-        methods = [name for name in every if kinds_of_figures(name) == 3]
+        methods = [name for name in every if is_drawn(name, "calibration")]
     alphas = splits.alphas_of(methods)
     parts = []
     for name, fitted in calibrations(splits, alphas, methods).items():
@@ -77,8 +77,8 @@ def calibrations(
     reported = splits.reported
     if validation.one_class():
         return {}
-    known = validation.with_pro(alphas)
-    scores = reported.with_pro(alphas)
+    known = validation.scores(alphas)
+    scores = reported.scores(alphas)
     fitted = {}
     for name in methods:
         values = [known[name], validation.correct, scores[name], reported.correct]
@@ -87,7 +87,7 @@ def calibrations(
 
 
 def draw(table: pd.DataFrame, *, fewest: int = 20, figure_columns: int = 2) -> Figure:
-    """Draw accuracy against confidence: a panel for each method, a line for each setting.
+    """Draw accuracy against confidence: a panel for each setting, a symbol for each method.
 
     Args:
         table: needs the columns method, confidence, n_in_bin, and accuracy with its interval. It
@@ -97,28 +97,26 @@ def draw(table: pd.DataFrame, *, fewest: int = 20, figure_columns: int = 2) -> F
     """
     needed = ["method", "confidence", "accuracy", "accuracy_low", "accuracy_high", "n_in_bin"]
     table = checked_table(table, needed, "reliability")
-    varied = [name for name in ("dataset", "model") if len(distinct_values(table, name)) > 1]
-    settings = table[varied].agg(", ".join, axis=1) if varied else ""
-    table = table.assign(label=method_labels(table), setting=settings)
-    names = list(table["setting"].unique())
+    table = table.assign(label=method_labels(table))
+    names = distinct_values(table, "label")
     with labelled_figure(
         table,
-        *("label", "protocol"),
+        *("model", "dataset", "protocol"),
         title="Accuracy against confidence",
         x="confidence",
         y="accuracy",
         figure_columns=figure_columns,
-        height=1.8,
+        height=1.5,
         sharex=True,
     ) as (figure, panels):
         for ax, rows in panels:
             ax.plot([0, 1], [0, 1], color="black", lw=0.8, ls=":")
-            options: dict[str, Any] = {"bars": True, "lw": 0.8, "clip_on": False}
+            options: dict[str, Any] = {"bars": True, "ls": "", "mfc": "none"}
             drawn = rows[rows["n_in_bin"] >= fewest]
-            draw_curves(ax, drawn, "setting", names, "confidence", "accuracy", **options)
+            draw_curves(ax, drawn, "label", names, "confidence", "accuracy", **options)
             ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
             for axis in (ax.xaxis, ax.yaxis):
-                set_ticks(axis, (0, 0.5, 1))
+                set_ticks(axis, SHARE_TICKS)
     return figure
 
 
@@ -129,6 +127,6 @@ def caption(table: pd.DataFrame) -> str:
         errors = table.assign(label=method_labels(table)).groupby("label", sort=False)["ece"]
         parts = [f"{name} {span(values)}" for name, values in errors]
         finding = (
-            f"The mean distance from the diagonal (expected calibration error) is {listed(parts)}."
+            f"The mean distance from the line (expected calibration error) is {listed(parts)}."
         )
     return join_caption(_SHOWN, table, finding)

@@ -10,7 +10,7 @@ from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots.captions import comparison, has_enough, join_caption
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure, names_by_mean
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import GAIN
 from pro_lib.plots.settings import (
     difference_to,
@@ -19,14 +19,13 @@ from pro_lib.plots.settings import (
     per_setting,
     with_setting,
 )
-from pro_lib.plots.style import PRINTED, Figure, drawn_methods, labelled_styles
+from pro_lib.plots.style import PRINTED, Figure, distinct_values, drawn_methods
 
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _LEAST = -0.15  # where the axis begins
 _SHOWN = (
-    "Does the threshold of ROUGE-L above which an answer is correct decide which method is "
-    "better? AUROC of each method minus that of NLL, at three thresholds, with 95 % confidence "
-    "intervals of the paired difference. The methods are in the order of their mean."
+    "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
+    "of ROUGE-L above which an answer counts as correct."
 )
 
 
@@ -57,7 +56,7 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
             "or a column rouge_l in the records."
         )
     alphas = {"PRO": splits.alpha()}
-    scores = reported.with_pro(alphas)
+    scores = reported.scores(alphas)
     evaluations = {}
     for threshold in thresholds:
         evaluations[threshold] = replace(
@@ -108,21 +107,20 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = table[table["rouge_threshold"].isin([*drawn, np.nan])]
     group = table["rouge_threshold"].map("ROUGE-L > {:g}".format)
     table = table.assign(group=group.replace("ROUGE-L > nan", "labels"), row=method_labels(table))
-    names = names_by_mean(table, GAIN[0])
-    styles = labelled_styles(table.sort_values("rouge_threshold")["group"])
-    with labelled_figure(
-        table,
+    with row_figure(
+        table.sort_values("rouge_threshold", kind="stable"),
         *("model", "dataset", "protocol"),
+        value=GAIN[0],
+        group="group",
         title="AUROC minus that of NLL, by the threshold of a correct answer",
         x="AUROC minus that of NLL",
         figure_columns=figure_columns,
-        height=0.24 * len(names),
-        least_height=0.16 * len(names),
-        sharex=True,
+        row_height=0.28,
+        least_row_height=0.16,
+        least=_LEAST,
     ) as (figure, panels):
-        least = _LEAST if table[GAIN[0]].min() < _LEAST else None
+        names = distinct_values(table, "row")
         for ax, rows in panels:
-            draw_rows(ax, rows, GAIN[0], names, by="group", styles=styles, least=least)
             paper = printed(rows).merge(rows[["method", "row"]].drop_duplicates(), on="method")
             if len(paper):
                 ax.plot(paper[GAIN[0]], paper["row"].map(names.index), **PRINTED)
@@ -136,31 +134,10 @@ def caption(table: pd.DataFrame) -> str:
     findings = []
     for threshold in ends:
         rows = table[(table["method"] == "PRO") & (table["rouge_threshold"] == threshold)]
-        subject = f"At a threshold of {threshold:g}, PRO"
-        findings.append(comparison(rows, subject, says_detectable=False))
-    if len(ends) > 1:
-        findings.append(_order_sentence(drawn[has_enough(drawn)], ends))
+        findings.append(comparison(rows, f"At a threshold of {threshold:g}, PRO"))
+    enough = drawn[has_enough(drawn)].assign(label=method_labels(drawn))
+    setting = enough.columns.intersection(["dataset", "model", "protocol", "label"])
+    moves = enough.groupby(list(setting))["auroc"].agg(np.ptp)
+    if len(moves) and len(ends) > 1:
+        findings.append(f"The threshold changes no AUROC by more than {moves.max():.3f}.")
     return join_caption(_SHOWN, drawn.drop(columns="correctness"), *findings)
-
-
-def _order_sentence(rows: pd.DataFrame, ends: list[float]) -> str:
-    """Return how far the threshold moves AUROCs and their order, where answers are enough."""
-    labelled = rows.assign(label=method_labels(rows))
-    setting = list(rows.columns.intersection(["dataset", "model", "protocol"]))
-    wide = labelled.pivot_table("auroc", [*setting, "label"], "rouge_threshold")
-    wide = wide.dropna(subset=wide.columns.intersection(ends))
-    if not set(ends) <= set(wide) or wide.empty:
-        return ""
-    moves = wide.max(axis=1) - wide.min(axis=1)
-    n_pairs = 0
-    n_same = 0
-    for _, part in wide.groupby(setting):
-        above = np.triu_indices(len(part), k=1)
-        values = part[ends].to_numpy()
-        signs = np.sign(values[above[0]] - values[above[1]])
-        n_pairs += len(signs)
-        n_same += int((signs[:, 0] == signs[:, 1]).sum())
-    return (
-        f"The threshold changes no AUROC by more than {moves.max():.3f}, and {n_same} of {n_pairs} "
-        f"pairs of methods have the same order at {ends[0]:g} and {ends[1]:g}."
-    )

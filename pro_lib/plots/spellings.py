@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from pro_lib.plots.captions import PRO_AT_K, signed_span, significant_signs
+from pro_lib.plots.captions import join_caption, signed_span, significant_signs
 from pro_lib.plots.figure import checked_table
 from pro_lib.plots.gains import GAIN
 from pro_lib.plots.style import Figure
@@ -11,10 +11,10 @@ from pro_lib.plots.worlds import BASE_WORDS, BOTH_VARIED, SPELLINGS, draw_gains
 
 _ERRORS = {-1: "(overconfident)", 0: "(calibrated)", 1: "(underconfident)"}
 _SHOWN = (
-    "Simulated questions: AUROC of PRO minus that of NLL with 95 % confidence intervals, against "
-    "the number of spellings of each meaning, between which its probability is divided at random. "
-    "The true answer is drawn with the probabilities of the model to the power “calibration”: "
-    f"below 1 the model is overconfident. {BASE_WORDS} {PRO_AT_K}"
+    "AUROC of PRO minus that of NLL, with 95 % confidence intervals, against the number of "
+    "spellings between which the probability of each meaning is divided, for simulated questions "
+    f"with {BASE_WORDS}. The true answer is drawn with the probabilities of the model to the power "
+    "“calibration”, so that the model is overconfident below 1."
 )
 
 
@@ -58,5 +58,4 @@ def caption(table: pd.DataFrame) -> str:
             f"{words}, PRO is significantly better than NLL at {n_better} of {len(rows)} "
             f"points and worse at {n_worse} ({signed_span(rows['auroc_minus_nll'])})."
         )
-    n_questions = f"Each case has {table['n_questions'].max():,} questions."
-    return " ".join([_SHOWN, n_questions, *findings])
+    return join_caption(_SHOWN, table, *findings)

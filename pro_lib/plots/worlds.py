@@ -6,6 +6,7 @@ probabilities of the meanings are the softmax of normal logits, whose standard d
 for each question from 0 to twice the sharpness.
 """
 
+import textwrap
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from scipy.special import log_softmax
 
 from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import PRO_AT_K, difference_values, signed_span, significant_signs
+from pro_lib.plots.captions import join_caption, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.gains import GAIN, pro_minus_nll, with_scores
 from pro_lib.plots.style import Figure, distinct_values, draw_curves
@@ -73,15 +74,13 @@ BOTH_VARIED = "spellings and calibration"
 _OTHER_CALIBRATIONS = (0.5, 0.7, 1.4, 2.0)
 _DRAWN = list(VARIED)[2:5] + list(VARIED)[6:]  # the answers of models are not samples
 BASE_WORDS = (
-    f"Questions have {BASE_WORLD.n_meanings} meanings, whose probabilities are the softmax of "
-    f"normal numbers, and the {BASE_WORLD.n_answers} most probable answers are found."
+    f"{BASE_WORLD.n_meanings} meanings, of which the {BASE_WORLD.n_answers} most probable answers "
+    "are found"
 )
 _SHOWN = (
-    "Simulated questions, which show when PRO can be better than NLL: AUROC of PRO minus that of "
-    "NLL with 95 % confidence intervals. Each panel varies one property of a base case, which has "
-    "a calibrated model (the true answer is drawn with its probabilities) and one spelling of each "
-    f"meaning. {BASE_WORDS} With more spellings, the probability of a meaning is divided between "
-    f"them. With “no meaning is true”, all answers are wrong. {PRO_AT_K}"
+    "AUROC of PRO minus that of NLL, with 95 % confidence intervals, for simulated questions with "
+    f"{BASE_WORDS}. Each panel varies one property of a base case: a calibrated model, with whose "
+    "probabilities the true answer is drawn, and one spelling of each meaning."
 )
 
 
@@ -101,26 +100,22 @@ def table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
     - accuracy: the share of correct answers.
     - the columns of `pro_minus_nll`.
     """
-    groups = _groups()
-    numbers: dict[World, int] = {}
-    for _, _, world in groups:
-        numbers.setdefault(world, len(numbers))
-    gains = {}
-    for world, number in numbers.items():
-        rng = np.random.default_rng([seed, number])
-        log_probs, correct = simulate(world, n_questions, rng)
-        gain = pro_minus_nll(log_probs, Verdicts(correct), alphas=WORLD_ALPHAS)
-        labels = {
-            "n_questions": n_questions,
-            "n_correct": int(correct.sum()),
-            "world": number,
-            "is_base": world == BASE_WORLD,
-            **asdict(world),
-            "accuracy": correct.mean(),
-        }
-        gains[world] = gain.assign(**labels)[[*labels, *gain.columns]]
+    gains: dict[World, pd.DataFrame] = {}
     parts = []
-    for varied, level, world in groups:
+    for varied, level, world in _groups():
+        if world not in gains:
+            rng = np.random.default_rng([seed, len(gains)])
+            log_probs, correct = simulate(world, n_questions, rng)
+            labels = {
+                "n_questions": n_questions,
+                "n_correct": int(correct.sum()),
+                "world": len(gains),
+                "is_base": world == BASE_WORLD,
+                **asdict(world),
+                "accuracy": correct.mean(),
+            }
+            gain = pro_minus_nll(log_probs, Verdicts(correct), alphas=WORLD_ALPHAS)
+            gains[world] = gain.assign(**labels)[[*labels, *gain.columns]]
         part = gains[world].copy()
         part.insert(2, "varied", varied)
         part.insert(3, "level", level)
@@ -142,7 +137,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     return draw_gains(
         drawn.assign(panel=drawn["varied"]),
         title=title,
-        x="value of the property in the title",
+        untitled=["panel"],
         figure_columns=figure_columns,
         per_line=2,
     )
@@ -167,6 +162,9 @@ def draw_gains(table: pd.DataFrame, **options: Any) -> Figure:
             ax.axhline(0, color="black", lw=0.6)
             ax.set_xticks(range(len(levels)), levels)
             ax.set_xlim(-0.4, len(levels) - 0.6)
+            if "x" not in options:
+                width = 20 * options["figure_columns"]
+                ax.set_xlabel(textwrap.fill(rows["panel"].iloc[0], width))
     return figure
 
 
@@ -180,17 +178,12 @@ def caption(table: pd.DataFrame) -> str:
     signs = significant_signs(every)
     is_ideal = (every["calibration"] == 1) & (every["n_spellings"] == 1)
     ideal = every[is_ideal & (every["share_outside"] == 0)]
-    most = every[every["auroc_minus_nll"] == every["auroc_minus_nll"].max()].head(1)
-    sentences = [
-        f"Each case has {every['n_questions'].max():,} questions.",
-        f"PRO is {_world_counts(every, signs)}. If the model is calibrated, and a meaning with one "
-        f"spelling is always true, it is {_world_counts(ideal, signs)} "
-        f"({signed_span(ideal['auroc_minus_nll'])}).",
-        f"The largest of {len(every)} differences is "
-        f"{difference_values(most, 'auroc_minus_nll')}, with {most['score'].item()}, calibration "
-        f"{most['calibration'].item():g} and {most['n_spellings'].item()} spellings.",
+    findings = [
+        f"PRO is {_world_counts(every, signs)}.",
+        f"If the model is calibrated, and a meaning with one spelling is always true, PRO is "
+        f"{_world_counts(ideal, signs)}.",
     ]
-    return " ".join([_SHOWN, *sentences])
+    return join_caption(_SHOWN, every, *findings)
 
 
 def _world_counts(rows: pd.DataFrame, signs: pd.Series) -> str:
@@ -201,7 +194,7 @@ def _world_counts(rows: pd.DataFrame, signs: pd.Series) -> str:
     n = rows["world"].nunique()
     return (
         f"significantly better than NLL with some α or K in {n_better} of {n} cases, and worse "
-        f"with some α or K in {n_worse}"
+        f"with another α or K in {n_worse}"
     )
 
 

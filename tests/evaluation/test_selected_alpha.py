@@ -84,6 +84,12 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_all():
     assert table["alpha"].nunique() > 1
 
 
+def test_draws_without_right_answers_are_drawn_again():
+    # One right answer among 20 is in few draws of two.
+    rare = evaluation_of(LOG_PROBS[:20], np.arange(20) == 3, NLL=0.0)
+    assert redraw(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
+
+
 @pytest.mark.parametrize(("n", "why"), [(80, "80 of 80"), (None, "80 of 80"), (1, "1 of 80")])
 def test_a_pool_without_others_cannot_be_redrawn_and_does_not_look_stable(n, why):
     with pytest.warns(UserWarning, match=f"cannot be redrawn .α is chosen on {why}"):

@@ -322,7 +322,7 @@ def test_with_all_labels_the_tables_hold_what_is_true():
     sample = sample_of(plan, labels)
     table = sample.estimate(judged, scope="questions").set_index("method")
     assert table["similarity"].to_dict() == {"NLL": "", "PRO": "", "SE": "lexical", "ALL": ""}
-    scores = judged.with_pro({"PRO": 0.4})[["NLL", "PRO", "SE, lexical", "ALL"]]
+    scores = judged.scores({"PRO": 0.4})[["NLL", "PRO", "SE, lexical", "ALL"]]
     aurocs, by_judge = (
         np.array([metrics.auroc(scores[name], verdicts) for name in scores])
         for verdicts in (correct, judged.correct)

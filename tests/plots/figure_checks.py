@@ -42,6 +42,11 @@ def legend(figure):
     return [text.get_text() for each in figure.findobj(Legend) for text in each.get_texts()]
 
 
+def finding(caption):
+    """Return the paragraph of the findings, which the line of abbreviations follows."""
+    return caption.split("\n\n")[1]
+
+
 def panels(figure):
     return [ax for ax in figure.axes if ax.axison]
 

@@ -110,7 +110,7 @@ def test_a_point_is_the_accuracy_minus_that_of_nll_at_the_same_coverage():
         [0.05]
     ] * 3
     assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO"]
-    assert "PRO minus NLL is +0.050." in answered.caption(table)
+    assert "PRO minus NLL is +0.050 at these shares" in answered.caption(table)
 
 
 def test_accuracy_is_drawn_at_three_shares_below_each_other():

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from alpha_scores import s_pro
-from figure_checks import check_figure, grid, legend
+from figure_checks import check_figure, finding, grid, legend
 from invented_settings import evaluation_of, setting_row, some_questions
 
 from pro_lib import metrics, scoring
@@ -53,7 +53,7 @@ def test_alpha_is_chosen_on_validation_and_the_oracles_on_the_reported_questions
 
 
 def test_the_difference_to_pro_is_paired():
-    scores = REPORTED.with_pro({"PRO": TABLE["alpha"].iloc[0]})
+    scores = REPORTED.scores({"PRO": TABLE["alpha"].iloc[0]})
     tests = metrics.delong(scores, REPORTED.correct)
     low, high = tests.low, tests.high
     rows = TABLE.iloc[[0, 3, 4, 5]]
@@ -156,21 +156,23 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
     table = pd.DataFrame(rows | {"auroc_minus_pro": [0.0, -0.5, 0.05], "dataset": "a"})
     figure = benchmark.draw(table)
     [panel] = figure.axes
-    assert [label.get_text() for label in panel.get_yticklabels()] == ["NLL", "PRO", "SE"]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["PRO", "SE", "NLL"]
     written = sorted(filter(None, (text.get_text().rstrip() for text in panel.texts)))
-    assert written == [" .300 ▼", " .800", " .850 ▲"]
-    [edge] = [line for line in panel.lines if line.get_ydata().tolist() == [2.0]]
+    assert written == [" 0.300 ▼", " 0.800", " 0.850 ▲"]
+    [edge] = [line for line in panel.lines if line.get_ydata().tolist() == [1.0]]
     assert edge.get_xdata() == pytest.approx([0.65])
     assert edge.get_marker() != "o"
-    assert sorted(legend(figure)) == ["below 0.65", "better than PRO", "worse than PRO"]
+    below, *marks = legend(figure)
+    assert below.startswith("below 0.65")
+    assert sorted(marks) == ["significantly better than PRO", "significantly worse"]
     of_chance = benchmark.draw(table.assign(auroc=table["auroc"] - 0.1))
-    assert "below 0.50" in legend(of_chance)  # a weak panel shows how far it is from chance
+    assert "below 0.50" in legend(of_chance)[0]  # a weak panel shows how far it is from chance
 
 
 def test_a_method_without_an_auroc_has_a_row_without_a_value():
     table = pd.DataFrame({"method": ["PRO", "NLL"], "auroc": [np.nan, np.nan]})
     [ax] = benchmark.draw(table).axes
-    assert {text.get_text().strip() for text in ax.texts} == {"–", ""}
+    assert {text.get_text().strip() for text in ax.texts} == {"n/a", ""}
 
 
 def compared(method, difference, p_value=1e-9, **others):
@@ -188,16 +190,16 @@ def test_the_caption_compares_pro_with_nll_and_names_other_significant_methods()
     assert (
         "PRO is significantly better than NLL (+0.030, 95 % interval +0.020 to +0.040)." in caption
     )
-    assert caption.endswith("Significantly better than PRO (number of settings): SE (1).")
+    assert "significantly better than PRO are SE (1)." in finding(caption)
     two = pd.DataFrame([*rows, *[row | {"model": "n", "p_value": 0.5} for row in rows]])
     two = two.reset_index(drop=True)
-    assert caption.endswith(benchmark.caption(two).rpartition(". ")[2])
+    assert finding(caption).endswith(finding(benchmark.caption(two)).rpartition(". ")[2])
 
 
 def test_the_caption_corrects_for_all_methods_and_says_nothing_of_too_few_answers():
     rows = [compared("NLL", -0.03, 0.04), compared("SE", 0.05, 0.04), compared("SD", 0.05, 0.04)]
     caption = benchmark.caption(pd.DataFrame(rows))
     assert "PRO is not significantly different from NLL" in caption
-    assert "Significantly" not in caption.partition("n = ")[2]
+    assert "better than PRO" not in finding(caption)
     few = pd.DataFrame(rows).assign(n_correct=19)
     assert "too few answers for a statement about m on d" in benchmark.caption(few)

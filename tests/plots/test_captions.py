@@ -1,10 +1,16 @@
 """Test the sentences of captions on invented tables of which the right sentence is known."""
 
+import re
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from invented_settings import setting_row
 
-from pro_lib.plots.captions import comparison, join_caption
+from pro_lib.plots import read_caption
+from pro_lib.plots.captions import ABBREVIATIONS, comparison, join_caption
+
+FIGURES = Path(__file__).parents[2] / "figures"
 
 
 def compared(*rows, **options):
@@ -26,14 +32,13 @@ def test_an_effect_down_in_all_settings():
     assert compared(*rows) == expected
 
 
-def test_an_effect_that_was_not_shown_says_what_would_have_been():
-    # The standard error is 0.0051, and 3.08 of them are 0.016.
+def test_an_effect_that_was_not_shown_is_not_called_equal():
     assert compared(setting_row(-0.001), setting_row(0.002)) == (
         "PRO is not significantly different from NLL in 2 of 2 settings (differences −0.001 to "
-        "+0.002). A difference of 0.02 would have been detected with a probability of 80 %, "
-        "corrected for 2 tests."
+        "+0.002)."
     )
-    assert "detected" not in compared(setting_row(-0.001), says_detectable=False)
+    alike = setting_row(0.0, half_width=0.0)
+    assert compared(alike) == "PRO is not significantly different from NLL (0.000)."
 
 
 def test_settings_are_corrected_for_each_other_and_for_a_family():
@@ -54,20 +59,44 @@ def test_a_setting_with_too_few_answers_is_named(few):
 
 def test_verdicts_after_the_first_do_not_repeat_the_reference():
     rows = [setting_row(0.05, p_value=0.001), setting_row(0.001), setting_row(0.002)]
-    assert compared(*rows, says_detectable=False) == (
+    assert compared(*rows) == (
         "PRO is significantly better than NLL in 1 of 3 settings (+0.050, 95 % interval +0.040 to "
         "+0.060) and not significantly different in 2 (differences +0.001 to "
         "+0.002)."
     )
 
 
-def test_a_caption_has_n_the_rule_and_how_repeats_count():
-    table = pd.DataFrame({"n_questions": [10, 20], "model": ["a", "b"], "protocol": "workbench"})
-    table = table.assign(correctness="exact match")
-    assert join_caption("Shown.", table, "", "Found.") == (
-        "Shown. n = 10 to 20 questions in each setting (a model and a dataset). An answer that "
-        "is found twice counts once. The most probable answer counts as correct by this rule: "
-        "exact match.\n\nFound."
-    )
+def test_a_caption_has_n_the_rule_the_findings_and_the_terms_that_are_drawn():
+    table = pd.DataFrame({"n_questions": [10, 20], "model": ["facts-1m", "b"], "method": "SE"})
+    table = table.assign(correctness="exact match", protocol="workbench", similarity="alias")
+    assert join_caption("Shown.", table, "", "PRO is high.").split("\n\n") == [
+        "Shown. n = 10 to 20 questions in each setting; an answer counts as correct by exact "
+        "match.",
+        "PRO is high.",
+        "Abbreviations: PRO, a lower bound of the entropy, from the K answers with p ≥ α; SE, "
+        "semantic entropy, the entropy over meanings; alias, meanings are compared by a table of "
+        "names; K, number of answers that PRO uses; α, threshold of p; p, probability of an "
+        "answer; setting, a model and a dataset; each answer once, an answer that is found twice "
+        "counts once; facts-1m, bundled model with 1.0 million parameters.",
+    ]
+    partly = table.assign(n_unlabelled=[450, 0])
+    assert "; 450 further questions have no label;" in join_caption("", partly)
     by_labels = table.assign(judge="labels", n_labels=60)
-    assert "Labels of 60 answers estimate which answers are correct" in join_caption("", by_labels)
+    assert "labels of 60 answers estimate which answers are correct" in join_caption("", by_labels)
+
+
+def test_the_alpha_of_pro_and_missing_intervals_are_explained():
+    rows = {"method": "PRO", "alpha": [0.05, 0.4], "alpha_choice": "validation", "n_questions": 9}
+    caption = join_caption("PRO.", pd.DataFrame(rows))
+    assert "p ≥ α (α = 0.05 to 0.4, chosen on validation questions);" in caption
+    alike = pd.DataFrame({"n_questions": 9, "auroc_minus_nll": [0.0, 0.1], "n_differ": [0, 5]})
+    assert join_caption("", alike).endswith("no interval, both scores order all questions alike.")
+
+
+@pytest.mark.parametrize("path", sorted(FIGURES.glob("**/*.md")), ids=lambda path: path.stem)
+def test_a_stored_caption_has_two_to_five_sentences_and_a_short_finding(path):
+    shown, found, terms = read_caption(path).split("\n\n")
+    sentences = re.findall(r"[.!?](?= |$)", f"{shown} {found}")
+    assert 2 <= len(sentences) <= 5
+    assert len(found.split()) <= 80
+    assert terms.startswith(ABBREVIATIONS)

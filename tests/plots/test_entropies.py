@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
-from figure_checks import check_figure, grid
+from figure_checks import check_figure, finding, grid
 from test_answer_sets import exact_search
 
 from pro_lib.plots import entropies
@@ -27,11 +27,14 @@ def test_entropies_stand_beside_the_bounds_of_the_search():
     assert table["tree_bound"].tolist() == [0.5, 0.5]
     assert table["strategy"].unique().tolist() == ["multinomial"]
     assert (table["entropy_low"] < table["entropy"]).all()
+    assert table["n_samples"].tolist() == [2, 2]
+    assert table["search_alpha"].unique().tolist() == [search.search_alpha]
 
 
 def invented(**others):
     table = grid(**others, question_id=range(300))
-    return table.assign(entropy=table["auroc"], tree_bound=0.5, entropy_low=0.5, entropy_high=1.0)
+    table = table.assign(entropy=0.8, tree_bound=table["auroc"], entropy_low=0.5, entropy_high=1.0)
+    return table.assign(n_samples=10, search_alpha=0.01)
 
 
 def test_it_can_be_read_at_both_widths():
@@ -39,15 +42,19 @@ def test_it_can_be_read_at_both_widths():
     check_figure(entropies.draw, invented(**setting), n_panels=4)
 
 
-def test_at_most_200_questions_are_drawn_in_ascending_order():
+def test_at_most_60_questions_are_drawn_in_the_order_of_their_bound():
     [ax] = entropies.draw(invented(dataset=["d"], model=["m"])).axes
-    estimates = ax.lines[0].get_ydata()
-    assert len(estimates) == 200
-    assert (np.diff(estimates) >= 0).all()
+    bounds = ax.lines[1].get_ydata()
+    assert len(bounds) == 60
+    assert (np.diff(bounds) >= 0).all()
 
 
 def test_the_caption_has_both_means():
     table = pd.DataFrame({"dataset": "d", "model": "m", "entropy": [1.0, 2.0], "tree_bound": 0.5})
-    table["n_questions"] = 2
-    caption = entropies.caption(table)
-    assert "The mean over questions is 1.50 nats, that of the lower bound 0.50 nats." in caption
+    caption = entropies.caption(table.assign(n_questions=2, n_samples=10, search_alpha=0.01))
+    assert "each of 2 questions" in caption
+    assert "search with α = 0.01" in caption
+    assert "from 10 samples" in caption
+    assert finding(caption) == (
+        "The mean entropy of all questions is 1.50 nats, and the mean lower bound 0.50 nats."
+    )

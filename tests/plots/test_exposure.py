@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from figure_checks import check_figure, grid
+from figure_checks import check_figure, finding, grid
 from invented_settings import beams
 
 from pro_lib import metrics
@@ -42,8 +42,8 @@ def test_the_caption_says_what_no_and_many_documents_do():
         "mean": [0.2, 0.9, 2.0, 0.05, 0.6, 0.4],
     }
     table = pd.DataFrame(rows).assign(model="m", n_questions=1234)
-    assert exposure.caption(table).endswith(
-        "Without false documents and with 0 documents, 5.0 % of the answers are correct and the "
-        "mean of PRO is 2.00 nats; with 32 documents, 90.0 % of the answers are correct and the "
-        "mean of PRO is 0.20 nats."
+    assert finding(exposure.caption(table, alpha=0.4)) == (
+        "With 32 documents, 90.0 % of the answers are correct if 0 % of them are false (mean PRO: "
+        "0.20 nats), but 40.0 % of the answers are correct if 50 % of them are false (mean PRO: "
+        "0.60 nats)."
     )

@@ -59,11 +59,13 @@ def adaptive_and_fixed(last, adaptive, **others):
 def test_the_caption_compares_the_largest_k_and_adaptive_k_with_nll(last, verb):
     caption = fixed_k.caption(adaptive_and_fixed(last, 0.001))
     assert f"K = 2 is significantly {verb} than NLL ({'+' if last > 0 else '−'}0.050" in caption
-    assert "Adaptive K, with α = 0.2, is not significantly different from NLL (+0.001" in caption
+    assert (
+        "chosen on validation questions, is not significantly different from NLL (+0.001" in caption
+    )
 
 
 def test_with_one_answer_the_caption_compares_adaptive_k_only():
     table = adaptive_and_fixed(0.05, 0.001)
     caption = fixed_k.caption(table[table["k"].fillna(1) == 1])
     assert "K = 1 is significantly" not in caption
-    assert "Adaptive K, with α = 0.2, is not" in caption
+    assert "Adaptive K, with α = 0.2, chosen on validation questions, is not" in caption

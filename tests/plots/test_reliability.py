@@ -38,19 +38,15 @@ def invented(**others):
 
 def test_it_can_be_read_at_both_widths():
     setting = {"dataset": ["world-facts", "mine"], "model": ["facts-2m", "facts-1m"]}
-    check_figure(reliability.draw, invented(**setting), n_panels=3)
-    check_figure(reliability.draw, invented(dataset=["d"], model=["m"]), n_panels=3)
+    check_figure(reliability.draw, invented(**setting), n_panels=4)
 
 
-def test_points_are_the_bins_with_enough_questions_of_each_setting():
+def test_points_are_the_bins_with_enough_questions_of_each_method():
     rows = {"confidence": [0.2, 0.7, 0.9], "accuracy": [0.1, 0.8, 0.9], "n_in_bin": [30, 20, 19]}
     table = pd.DataFrame(rows).assign(method="PRO", accuracy_low=0, accuracy_high=1, dataset="d")
-    other = table.assign(model="b", accuracy=0.5, n_questions=1000)
-    both = pd.concat([table.assign(model="a", n_questions=80), other])
-    figure = reliability.draw(both)
+    figure = reliability.draw(pd.concat([table, table.assign(method="NLL", accuracy=0.5)]))
     [ax] = figure.axes
-    assert legend(figure) == ["a", "b"]
-    assert ax.get_title().replace("\xa0", " ") == "d, n = 80 to 1,000"
+    assert legend(figure) == ["PRO", "NLL"]
     _, first, second = ax.lines  # after the diagonal
     assert first.get_xydata().tolist() == [[0.2, 0.1], [0.7, 0.8]]
     assert second.get_xydata().tolist() == [[0.2, 0.5], [0.7, 0.5]]

@@ -187,17 +187,13 @@ def test_the_caption_counts_worlds_once_and_corrects_for_all_comparisons():
     caption = worlds.caption(pd.DataFrame(rows))
     # The p-value of 0.02 is the last of five, so Holm's correction leaves it as it is.
     assert (
-        "better than NLL with some α or K in 2 of 3 cases, and worse with some α or K in 2."
+        "better than NLL with some α or K in 2 of 3 cases, and worse with another α or K in 2."
         in caption
     )
     assert (
-        "better than NLL with some α or K in 1 of 2 cases, and worse with some α or K in 1 "
+        "better than NLL with some α or K in 1 of 2 cases, and worse with another α or K in 1."
         in caption
     )
-    assert (
-        "The largest of 5 differences is +0.300, 95 % interval +0.290 to +0.310, with K" in caption
-    )
-    assert "3 spellings" in caption
 
 
 def test_the_caption_of_spellings_counts_comparisons():

@@ -131,7 +131,7 @@ def test_gallery_has_every_figure_with_its_notebook_svg_numbers_and_caption(cell
     gallery = pages.gallery()
     assert cells.caption("figures/02_alpha_sweep") in gallery
     text = cells.with_captions("![x](../../figures/02_alpha_sweep.png)\n\nText.")
-    assert text.split("\n\n")[1].startswith("AUROC (the probability that")
+    assert text.split("\n\n")[1].startswith("AUROC of PRO against α")
     for figure in FIGURES:
         name = figure.with_suffix("").as_posix()
         picture = rf"\]\(\.\./{name}.png\){{ loading=lazy }}\]"
