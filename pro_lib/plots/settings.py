@@ -85,11 +85,9 @@ def with_setting(rows: Any, evaluation: Evaluation) -> pd.DataFrame:
         "n_unlabelled": evaluation.n_unlabelled,
         "correctness": evaluation.judgement.rule,
     }
-    columns = evaluation.judgement.columns()
     table = pd.DataFrame(rows)
-    if "judge" not in table:
-        table = table.assign(**columns)[[*columns, *table.columns]]
-    return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
+    columns = {} if "judge" in table else evaluation.judgement.columns()
+    return _in_front(setting | columns, table)
 
 
 def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
@@ -104,8 +102,12 @@ def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
         "split": split,
         "n_questions": len(run.questions),
     }
-    table = pd.DataFrame(rows)
-    return table.assign(**setting)[[*setting, *table.columns]]
+    return _in_front(setting, pd.DataFrame(rows))
+
+
+def _in_front(columns: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with further columns in front of its own."""
+    return table.assign(**columns)[[*columns, *table.columns]]
 
 
 def aurocs(
