@@ -95,6 +95,15 @@ def test_the_data_says_what_decides_that_an_answer_is_right():
     assert judgement_of("Lyon", ["Paris"], correct=True) == {"rule": "verdicts of the records"}
 
 
+def test_the_rule_of_right_answers_decides_on_every_tab():
+    texts = RUN.answers["text"].mask(RUN.answers["question_id"] == "q00", "alpha one")
+    run = replace(RUN, answers=RUN.answers.assign(text=texts))
+    for name, is_right in {"rouge_l": True, "exact_match": False}.items():
+        rules = metrics.AnswerRules(correctness=name)
+        assert explorer.run_data(run, rules=rules)["questions"][0]["correct"] == is_right
+        assert explorer.comparison_data(run, rules=rules)["correct"][0] == is_right
+
+
 def repeated():
     """Return a run with Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
     given = [("paris!", 0.1), ("Par", 0.05), *[("Paris", 0.3)] * 2, ("Lyon", 0.2)]
