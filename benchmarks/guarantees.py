@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from measuring import ROOT, parse_arguments
 
-from pro_lib import evaluation, importing, scoring
+from pro_lib import evaluation, importing, metrics, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import guarantees
 from pro_lib.evaluation.evaluation import Evaluation
@@ -53,7 +53,7 @@ def right_probabilities(run: Run) -> np.ndarray:
     """
     ranked = run.ranked_answers()
     questions = run.questions.iloc[ranked["row"]].reset_index(drop=True)
-    correct = evaluation.rouge_and_correct(ranked, questions)["correct"].astype(bool)
+    correct = metrics.rouge_and_correct(ranked, questions)["correct"].astype(bool)
     right = np.zeros(len(run.questions))
     np.maximum.at(right, ranked["row"], np.exp(ranked["value"]) * correct)
     return np.where(run.questions["status"] == "undecided", 0.0, right)

@@ -261,6 +261,11 @@ class Evaluation:
             )
         return " ".join(sentences)
 
+    def remarks(self) -> list[str]:
+        """Return sentences about unavailable methods, what restricts the result, and the run."""
+        absent = f"Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
+        return [sentence for sentence in (absent, self.cautions(), self.note) if sentence]
+
     def with_methods_of(self, other: "Evaluation") -> "Evaluation":
         """Return the evaluation without the methods that `other` does not have.
 
@@ -288,9 +293,7 @@ class Evaluation:
                 f"For {n_above_one} questions the answers' probabilities sum to more than 1: "
                 "PRO bounds no entropy there."
             )
-        if self.unavailable:
-            sentences.append(f"Not available: {', '.join(self.unavailable)}.")
-        sentences += [text for text in (self.cautions(), self.note) if text]
+        sentences += self.remarks()
         setting = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         return f"{setting}: {' '.join(sentences)}"
 

@@ -26,9 +26,9 @@ from pro_lib.importing.response_formats import (
     langchain_message,
     response_format_of,
 )
+from pro_lib.questions.csv_files import BadRow
 from pro_lib.questions.file_readers import Identity, TextList, decoded
 from pro_lib.questions.question_files import references_beside
-from pro_lib.questions.tables import BadRow
 
 # Fields of an entry that may hold a response, besides `response`.
 _WRAPPERS = (

@@ -173,7 +173,7 @@ def ranks(values: ArrayLike) -> FloatArray:
     """Return ranks (n,) between -1 and 1; ties share a rank, missing values have 0."""
     series = pd.Series(np.asarray(values, dtype=np.float64))
     n = series.count()
-    return ((2 * series.rank() - n - 1) / n).fillna(0.0).to_numpy() if n else np.zeros(len(series))
+    return np.asarray(((2 * series.rank() - n - 1) / n).fillna(0.0))
 
 
 def references_digest(references: Sequence[str] | None) -> str:

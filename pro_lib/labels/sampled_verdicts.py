@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pro_lib import metrics
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.judgement import Differences, Estimate
-from pro_lib.labels.inference import AurocEstimates, BoolArray, Ranking, WeightedLabels
+from pro_lib.labels.inference import BoolArray, Ranking, WeightedLabels
 from pro_lib.metrics.differences import difference_columns
 from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray
 from pro_lib.metrics.selective import (
@@ -157,18 +157,16 @@ class SampledVerdicts:
         """
         return replace(self, units=self.units[places])
 
-    def _estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
-        """Return the estimated AUROCs of scores (n, A)."""
-        ranking = Ranking.from_scores(uncertainty, self.units, len(self.weighted.labels))
-        return self.weighted.aurocs(ranking)
+    def _ranking(self, scores: ArrayLike) -> Ranking:
+        return Ranking.from_scores(scores, self.units, len(self.weighted.labels))
 
     def areas(self, scores: FloatArray) -> FloatArray:
         """Return the estimated AUROCs (A,) of scores (n, A), also if there is a `problem`."""
-        return self._estimates(scores).areas.auroc
+        return self.weighted.areas(self._ranking(scores)).auroc
 
     def auroc(self, scores: FloatArray) -> Estimate:
         """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
-        return _hidden(self._estimates(scores).auroc(), bool(self.problem))
+        return _hidden(self.weighted.auroc(self._ranking(scores)), bool(self.problem))
 
     def accuracies(self, weights: FloatArray) -> Estimate:
         """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
@@ -265,8 +263,8 @@ class SampledVerdicts:
         self, scores: FloatArray, reference: FloatArray, *, is_reference: ArrayLike = False
     ) -> Differences:
         """Return the differences to a reference (n,); NaN if there are too few labels."""
-        estimates = self._estimates(np.column_stack([reference, scores]))
-        difference, p_values = estimates.difference(0)
+        ranking = self._ranking(np.column_stack([reference, scores]))
+        difference, p_values = self.weighted.difference(ranking, 0)
         estimate = Estimate(difference.value[1:], difference.low[1:], difference.high[1:])
         n_differ = metrics.count_moved(scores, reference)
         found = Differences(n_differ, estimate, p_values[1:]).with_reference(is_reference)

@@ -286,15 +286,17 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
 
 
 @contextmanager
-def row_figure(
+def row_figure(  # noqa: PLR0913 - the parts of a figure
     table: pd.DataFrame,
     *by: str,
-    value: str,
+    value: str | Mapping[str, str],
     row_height: float,
     least_row_height: float = 0.1,
     group: str = "",
     styles: Mapping[Any, dict[str, Any]] | None = None,
     least: float | None = None,
+    missing: str = "n/a",
+    names: Sequence[str] = (),
     **options: Any,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """Make a labelled figure in which each panel has the same rows, and draw their values.
@@ -302,26 +304,32 @@ def row_figure(
     Args:
         table: the numbers of all panels, with the column row.
         *by: the columns that divide the panels.
-        value: the column of the values.
+        value: the column of the values; or columns by the words of a panel each.
         row_height: the height of a row in inches.
         least_row_height: the same in a figure of one column that would be too high.
         group: the column of the groups, whose markers lie below each other in a row.
         styles: the style of each group; those of lines by default.
         least: where the x axis begins, if any value is smaller.
+        missing: what is written in a row without a value.
+        names: the names of the rows; those of the table by default.
         **options: those of `labelled_figure`.
 
     Yields:
         The figure, and the axes and the rows of each panel.
     """
-    names = distinct_values(table, "row")
+    names = names or distinct_values(table, "row")
     options |= {"height": row_height * len(names), "least_height": least_row_height * len(names)}
     if group and styles is None:
         styles = labelled_styles(table[group])
-    if least is not None and not (table[value] < least).any():
+    values = {"": value} if isinstance(value, str) else value
+    if least is not None and not (table[list(values.values())] < least).any(axis=None):
         least = None
-    with labelled_figure(table, *by, sharex=True, **options) as (figure, panels):
+    table = pd.concat([table.assign(quantity=words) for words in values])
+    with labelled_figure(table, *by, "quantity", **{"sharex": True} | options) as (figure, panels):
         for ax, rows in panels:
-            draw_rows(ax, rows, value, names, by=group, styles=styles, least=least)
+            column = values[rows["quantity"].iloc[0]]
+            shape: dict[str, Any] = {"by": group, "styles": styles, "least": least}
+            draw_rows(ax, rows, column, names, missing=missing, **shape)
         yield figure, panels
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,7 +10,7 @@ from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import accuracy_of
 from pro_lib.plots.captions import join_caption, percent_span, span
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import (
     is_by_labels,
     method_columns,
@@ -34,7 +33,7 @@ _SHOWN = (
     "the uncertainty so that this accuracy (dashed lines) is guaranteed with a confidence of "
     "{confidence:g} % for each symbol by itself; without a symbol, it is not guaranteed."
 )
-_QUANTITIES = {"coverage": "share of questions answered", "accuracy": "accuracy of these answers"}
+_QUANTITIES = {"share of questions answered": "coverage", "accuracy of these answers": "accuracy"}
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
     "labels."
@@ -141,30 +140,29 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
     table = table[drawn_methods(table)]
     table = table.assign(row=method_labels(table))
-    names = distinct_values(table, "row")
     is_guaranteed = table["coverage"] > 0
     shown = table[is_guaranteed] if is_guaranteed.any() else table
     styles = {
         target: line_style(index) | {"label": f"guaranteed accuracy {target:g}"}
         for index, target in enumerate(sorted(shown["target"].unique()))
     }
-    with labelled_figure(
-        pd.concat([shown.assign(quantity=words) for words in _QUANTITIES.values()]),
-        *("model", "dataset", "protocol", "quantity"),
+    with row_figure(
+        shown,
+        *("model", "dataset", "protocol"),
+        value=_QUANTITIES,
+        group="target",
+        styles=styles,
         title="Answers with a guaranteed accuracy",
         x="share",
         figure_columns=figure_columns,
         per_line=2,
-        height=0.2 * len(names),
-        least_height=0.108 * len(names),
-        sharex=True,
+        row_height=0.2,
+        least_row_height=0.108,
+        missing="not guaranteed",
+        names=distinct_values(table, "row"),
     ) as (figure, panels):
         for ax, rows in panels:
-            is_share = rows["quantity"].iloc[0] == _QUANTITIES["coverage"]
-            options: dict[str, Any] = {"by": "target", "missing": "not guaranteed"}
-            value = "coverage" if is_share else "accuracy"
-            draw_rows(ax, rows, value, names, styles=styles, **options)
-            if not is_share:
+            if _QUANTITIES[rows["quantity"].iloc[0]] == "accuracy":
                 for target, style in styles.items():
                     ax.axvline(target, color=style["color"], lw=0.8, ls="--")
             ax.set_xlim(0, 1.02)

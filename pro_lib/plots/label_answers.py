@@ -16,9 +16,9 @@ from pro_lib.plots.captions import (
     listed,
     span,
 )
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_aurocs, method_labels, per_setting, with_setting
-from pro_lib.plots.style import Figure, distinct_values, drawn_methods, labelled_styles
+from pro_lib.plots.style import Figure, drawn_methods
 
 _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
 _JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all answers"}
@@ -149,21 +149,20 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = checked_table(table, needed, "label_answers")
     table = table[drawn_methods(table)].assign(judged=table["judge"].replace(_JUDGE_NAMES))
     table = table.assign(row=method_labels(table))
-    names = distinct_values(table, "row")
-    styles = labelled_styles(table["judged"])
-    with labelled_figure(
-        pd.concat([table.assign(quantity=name) for name in _QUANTITIES]),
-        *("model", "dataset", "protocol", "quantity"),
+    with row_figure(
+        table,
+        *("model", "dataset", "protocol"),
+        value=_QUANTITIES,
+        group="judged",
         title="AUROC by labels and by ROUGE-L",
         figure_columns=figure_columns,
         per_line=2,
-        height=0.22 * len(names),
-        least_height=0.2 * len(names),
-    ) as (figure, panels):
-        for ax, rows in panels:
-            value = _QUANTITIES[rows["quantity"].iloc[0]]
-            draw_rows(ax, rows, value, names, by="judged", styles=styles, missing="not shown")
-    return figure
+        row_height=0.22,
+        least_row_height=0.2,
+        sharex=False,
+        missing="not shown",
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:

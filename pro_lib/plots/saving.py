@@ -4,15 +4,13 @@ Files change only if something to see or to read has changed, so that running a 
 machine leaves a work tree clean. The rules are in `save_figure`.
 """
 
-import csv
 import io
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import compress
-from math import isclose
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.common.files import check_output, csv_text, write_whole, writing
@@ -31,10 +29,6 @@ _SHARE_OF_ROWS = 0.01
 _PLACES = ("n_differ",)
 _P_VALUES = ("p_value", "p_holm")
 _FACTOR_OF_P_VALUES = 10
-# Whole numbers, such as counts, are stored and compared exactly. From this one on they have more
-# than six digits.
-_WHOLE = re.compile(r"-?\d+")
-_ONE_MORE_DIGIT = 1e6
 # Largest move of a point of a drawing that is not seen, in points (1/72 inch).
 _DRAWING_TOLERANCE = 0.1
 # The first line of a caption, so that no other Markdown file is replaced.
@@ -206,22 +200,24 @@ def tables_agree(one: str, other: str, *, is_exact: bool = False) -> bool:
         other: the other text.
         is_exact: whether values may differ by one unit in the sixth significant digit only.
     """
-    rows = [list(csv.reader(io.StringIO(text))) for text in (one, other)]
-    if [len(row) for row in rows[0]] != [len(row) for row in rows[1]] or rows[0][:1] != rows[1][:1]:
+    try:
+        tables = [pd.read_csv(io.StringIO(text), dtype=object) for text in (one, other)]
+    except ValueError:  # a file is damaged
         return False
-    names = (rows[0] or [[]])[0]
-    compared = [name not in _PLACES for name in names]
-    factors = [1 if is_exact or name not in _P_VALUES else _FACTOR_OF_P_VALUES for name in names]
+    if tables[0].shape != tables[1].shape or list(tables[0]) != list(tables[1]):
+        return False
     relative, absolute = (_LAST_DIGIT, _ZERO) if is_exact else (_PROCESSOR, _PROCESSOR)
-    n_different = 0
-    for first, second in zip(*rows, strict=True):
-        cells = compress(zip(first, second, factors, strict=True), compared)
-        n_different += not all(
-            _cells_agree(cell, stored, factor * relative, factor * absolute)
-            for cell, stored, factor in cells
-        )
-    n_allowed = 0 if is_exact else int(_SHARE_OF_ROWS * (len(rows[0]) - 1))
-    return n_different <= n_allowed
+    differs = np.zeros(len(tables[0]), bool)
+    for name in tables[0].columns.difference(_PLACES):
+        texts = [table[name].fillna("") for table in tables]
+        values = [pd.to_numeric(text, errors="coerce") for text in texts]
+        factor = _FACTOR_OF_P_VALUES if name in _P_VALUES and not is_exact else 1
+        is_near = np.isclose(*values, rtol=factor * relative, atol=0)
+        is_near |= np.isclose(*values, rtol=0, atol=factor * absolute)
+        is_count = texts[0].str.isdecimal() & texts[1].str.isdecimal()
+        differs |= (texts[0] != texts[1]) & (is_count | ~is_near)
+    n_allowed = 0 if is_exact else int(_SHARE_OF_ROWS * len(differs))
+    return bool(differs.sum() <= n_allowed)
 
 
 def drawings_agree(one: str, other: str) -> bool:
@@ -234,19 +230,6 @@ def drawings_agree(one: str, other: str) -> bool:
         return False
     points = [map(float, _NUMBER.findall(geometry)) for geometry in geometries]
     return all(abs(x - y) <= _DRAWING_TOLERANCE for x, y in zip(*points, strict=True))
-
-
-def _cells_agree(one: str, other: str, relative: float, absolute: float) -> bool:
-    if one == other:
-        return True
-    try:
-        values = float(one), float(other)
-    except ValueError:
-        return False
-    n_whole = sum(_WHOLE.fullmatch(cell) is not None for cell in (one, other))
-    if n_whole == 2 or (n_whole and max(map(abs, values)) >= _ONE_MORE_DIGIT):
-        return values[0] == values[1] and n_whole == 2
-    return isclose(*values, rel_tol=relative, abs_tol=absolute)
 
 
 def svg_text(figure: Figure) -> str:

@@ -194,13 +194,10 @@ def overview(setting: Splits | Evaluation) -> list[pd.DataFrame]:
     known = [setting.validation, setting.reported] if isinstance(setting, Splits) else [setting]
     tables = []
     for evaluation in known:
-        absent = ", ".join(evaluation.unavailable)
-        notes = [evaluation.exclusions, f"Not available: {absent}." if absent else ""]
-        notes += [evaluation.cautions(), evaluation.note]
         row = {
             "accuracy": evaluation.accuracy,
             "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
-            "note": " ".join(filter(None, notes)),
+            "note": " ".join([evaluation.exclusions, *evaluation.remarks()]),
         }
         tables.append(with_setting([row], evaluation))
     return tables

@@ -313,8 +313,14 @@ def reply(app, **message):
     return replies[0]
 
 
-def test_the_widget_offers_the_run_of_the_notebook_and_the_papers_examples(tmp_path):
-    app = Explorer(RUN, Experiment(generations_dir=tmp_path))
+@pytest.fixture
+def widget(tmp_path):
+    """A function that makes the widget of a run in a folder without other runs."""
+    return lambda run=RUN: Explorer(run, Experiment(generations_dir=tmp_path, device="cpu"))
+
+
+def test_the_widget_offers_the_run_of_the_notebook_and_the_papers_examples(widget):
+    app = widget()
     assert app.runs == ["letters/toy/diverse_beam (this notebook)", "the paper's appendix"]
     assert (app.data["label"], app.data["split"], app.alpha) == (app.runs[0], "test", 0.4)
     assert "without a model to ask" in app.data["cannot_ask"]
@@ -340,19 +346,19 @@ def test_a_widget_is_displayed_before_its_run_is_generated(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("is_ours", [True, False])
-def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(tmp_path, is_ours):
+def test_a_run_is_of_a_bundled_model_if_the_fingerprint_is_too(widget, is_ours):
     fingerprint = catalog.fingerprint(Path(catalog.locate("facts-2m"))) if is_ours else "another"
     about = {"parameters": {"shots": [], "fingerprint": fingerprint}, "model": "facts-2m"}
     info = replace(RUN.info, **about, provenance={"source": "/home/me/facts-2m"})
-    app = Explorer(replace(RUN, info=info), Experiment(generations_dir=tmp_path))
+    app = widget(replace(RUN, info=info))
     assert app._model == ("facts-2m" if is_ours else "/home/me/facts-2m")
     assert app.data["scope"] == catalog.scope("facts-2m") * is_ours
 
 
-def test_an_error_of_the_kernel_is_a_sentence_and_the_run_stays(tmp_path):
+def test_an_error_of_the_kernel_is_a_sentence_and_the_run_stays(widget, tmp_path):
     (folder := tmp_path / "world-facts" / "facts-9m" / "greedy").mkdir(parents=True)
     (folder / "run.json").write_text("{")
-    app = Explorer(RUN, Experiment(generations_dir=tmp_path))
+    app = widget()
     wrong = {
         "no such run": {"kind": "run", "name": "no such run"},
         "facts-9m": {"kind": "run", "name": "world-facts/facts-9m/greedy"},
@@ -365,11 +371,10 @@ def test_an_error_of_the_kernel_is_a_sentence_and_the_run_stays(tmp_path):
         assert app.data["name"] == RUN.name
 
 
-def test_the_widget_compares_methods_with_stored_samples(tmp_path, monkeypatch):
+def test_the_widget_compares_methods_with_stored_samples(widget, monkeypatch):
     samples = replace(many(seed=1), info=replace(RUN.info, strategy="multinomial"))
     monkeypatch.setattr("pro_lib.runs.read_run", lambda folder, questions: samples)
-    app = Explorer(RUN, Experiment(generations_dir=tmp_path))
-    answer = reply(app, kind="compare", distinct=True)
+    answer = reply(widget(), kind="compare", distinct=True)
     expected = explorer.comparison_data(RUN, samples)
     assert set(explorer.comparison_data(RUN)["scores"]) < set(expected["scores"])
     expected["ids"] = [f"q{number:02}" for number in range(40)]
@@ -378,27 +383,26 @@ def test_the_widget_compares_methods_with_stored_samples(tmp_path, monkeypatch):
     assert answer["correct"] == corrects(RUN)
 
 
-def test_the_widget_stores_labels_below_the_folder_of_runs_and_continues(tmp_path):
-    experiment = Experiment(generations_dir=tmp_path)
-    given = reply(Explorer(RUN, experiment), kind="label", action="give", n_given=0, correct=True)
-    again = reply(Explorer(RUN, experiment), kind="label", action="open", n_given=0, correct=None)
+def test_the_widget_stores_labels_below_the_folder_of_runs_and_continues(widget, tmp_path):
+    message = {"kind": "label", "n_given": 0, "correct": True}
+    given, again = (reply(widget(), **message, action=action) for action in ("give", "open"))
     assert again == given | {"n_given": 1}
     [path] = tmp_path.glob("labels/*.jsonl")
     assert path.name == "letters-toy-diverse_beam-30-questions.labels.jsonl"
 
 
-def test_the_widget_asks_the_model_with_the_prompt_of_the_run(facts_2m, tmp_path):
+def test_the_widget_asks_the_model_with_the_prompt_of_the_run(facts_2m, widget):
     questions = question_sets.load_questions("world-facts", split="test", limit=2)
     run = generation.generate(
         facts_2m, questions, strategy="greedy", max_new_tokens=7, progress=False
     )
-    app = Explorer(run, Experiment(generations_dir=tmp_path, device="cpu"))
-    answer = reply(app, kind="ask", question=CAPITAL, search_alpha=0.02)
+    answer = reply(widget(run), kind="ask", question=CAPITAL, search_alpha=0.02)
     assert (answer["kind"], answer["status"]) == ("answer", "")
     expected = ask(facts_2m, CAPITAL, questions=questions, search_alpha=0.02, max_new_tokens=7)
-    rows = [(text, np.exp(log_prob)) for text, log_prob, *_ in answer["data"]["answers"][0]]
-    assert [text for text, _ in rows] == [text for text, _ in expected.answers]
-    assert [p for _, p in rows] == pytest.approx([p for _, p in expected.answers])
+    texts, log_probs, *_ = zip(*answer["data"]["answers"][0], strict=True)
+    expected_texts, probabilities = zip(*expected.answers, strict=True)
+    assert texts == expected_texts
+    assert np.exp(log_probs) == pytest.approx(probabilities)
     assert min(answer["data"]["alphas"]) == 0.02
     assert {row["kind"] for row in answer["tree"]} >= {"prefix", "answer"}
 
@@ -415,9 +419,9 @@ ODD = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_runs_with_missing_parts_are_shown(name, tmp_path):
+def test_runs_with_missing_parts_are_shown(name, widget, tmp_path):
     run = ODD[name]
-    app = Explorer(run, Experiment(generations_dir=tmp_path))
+    app = widget(run)
     assert len(app.data["questions"]) == len(app.data["answers"]) == len(run.questions)
     assert app.data["has_texts"] == (name not in ("no text", "no question"))
     if name == "no text":
