@@ -4,6 +4,7 @@ import json
 import logging
 import re
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 
 import families
@@ -175,38 +176,33 @@ def test_experts_of_different_shapes_are_named_in_one_sentence(tiny, logged):
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 4096\n"
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json", "config.json"])
-def test_a_pointer_of_git_lfs_is_named_with_what_fetches_the_file(tiny, name):
-    folder = tiny("llama")
-    (folder / name).write_text(POINTER)
-    with pytest.raises(SentenceError) as raised:
-        models.load_model(folder, device="cpu")
-    assert f"{name} is a Git LFS pointer" in str(raised.value)
-    assert f"run `git lfs pull` in {folder}" in str(raised.value)
-
-
 def test_a_gguf_file_that_is_a_pointer_of_git_lfs_is_named(tmp_path):
     (tmp_path / "tiny.gguf").write_text(POINTER)
     with pytest.raises(SentenceError, match=r"tiny\.gguf is a Git LFS pointer"):
         models.load_model(tmp_path / "tiny.gguf", device="cpu")
 
 
-@pytest.mark.parametrize("kept", ["", "config.json"])
-def test_an_adapter_is_named_with_what_makes_a_model_of_it(tiny, kept):
-    folder = tiny("llama")
-    if not kept:
-        (folder / "config.json").unlink()
-    (folder / "model.safetensors").rename(folder / "adapter_model.safetensors")
-    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
-    with pytest.raises(SentenceError, match=r"is a PEFT adapter .* merge it into its base model"):
-        models.load_model(folder, device="cpu")
+ADAPTER = {"adapter_config.json": '{"peft_type": "LORA"}'}
+ADAPTER_ALONE = ADAPTER | {"adapter_model.safetensors": "", "model.safetensors": None}
+# Files that replace those of a folder (None removes one), and why it is refused then, if it is.
+FILES = [
+    *(
+        ({name: POINTER}, f"{name} is a Git LFS pointer, .*run `git lfs pull` in ")
+        for name in ("model.safetensors", "tokenizer.json", "config.json")
+    ),
+    ({"pytorch_model.bin": POINTER}, ""),
+    (ADAPTER, ""),
+    (ADAPTER_ALONE, "is a PEFT adapter .* merge it into its base model"),
+    (ADAPTER | {"config.json": None, "model.safetensors": None}, "is a PEFT adapter"),
+]
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("pytorch_model.bin", POINTER), ("adapter_config.json", '{"peft_type": "LORA"}')],
-)
-def test_a_file_that_is_not_needed_does_not_matter(tiny, name, content):
+@pytest.mark.parametrize(("files", "words"), FILES)
+def test_pointers_and_adapters_are_named_if_they_are_needed(tiny, files, words):
     folder = tiny("llama")
-    (folder / name).write_text(content)
-    assert models.load_model(folder, device="cpu").name == "llama"
+    for name, content in files.items():
+        (folder / name).unlink(missing_ok=True)
+        if content is not None:
+            (folder / name).write_text(content)
+    with pytest.raises(SentenceError, match=words) if words else nullcontext():
+        assert models.load_model(folder, device="cpu").name == "llama"
