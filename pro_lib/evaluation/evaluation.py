@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,11 @@ def alpha_grid(
     if search_alpha is None:
         return np.array(alphas)
     return np.unique([search_alpha, *(alpha for alpha in alphas if alpha > search_alpha)])
+
+
+def with_columns_in_front(table: pd.DataFrame, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table with further columns in front of the others."""
+    return table.assign(**columns)[[*columns, *table.columns]]
 
 
 @dataclass(frozen=True)
@@ -283,6 +289,18 @@ class Evaluation:
         """Return the sentence that all answers are right, or all wrong, or "" if both occur."""
         one_class = self.judgement.one_class
         return f"{self.dataset}, {self.model}, {self.split}: {one_class}" if one_class else ""
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """The first columns of tables: which questions and answers their rows are about."""
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "strategy": self.strategy,
+            "protocol": self.protocol,
+            "split": self.split,
+            "n_questions": len(self.answers),
+        }
 
     def sentence(self) -> str:
         """Return sentences about the questions, the accuracy and the unavailable methods."""

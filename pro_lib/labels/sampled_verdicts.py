@@ -191,9 +191,8 @@ class SampledVerdicts:
         """
         values = scores.to_numpy(np.float64)
         names = scores.columns
-        place = int(names.get_indexer([reference])[0])
-        is_reference = np.arange(len(names)) == place
-        found = self.differences(values, values[:, place], is_reference=is_reference)
+        index = list(names).index(reference)
+        found = self.differences(values, values[:, index], is_reference=names == reference)
         tests = metrics.DeLong(
             difference=found.estimate.value,
             low=found.estimate.low,
@@ -201,7 +200,7 @@ class SampledVerdicts:
             standard_error=np.full(len(names), np.nan),
             p_value=found.p_value,
             n_differ=found.n_differ,
-            reference=place,
+            reference=index,
             problem=self.problem,
         )
         return pd.DataFrame(

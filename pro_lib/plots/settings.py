@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation, with_columns_in_front
 from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
@@ -75,21 +75,14 @@ def with_setting(rows: Any, evaluation: Evaluation) -> pd.DataFrame:
     column judge already: judge, with the value `labels`, and n_labels.
     """
     setting = {
-        "dataset": evaluation.dataset,
-        "model": evaluation.model,
-        "strategy": evaluation.strategy,
-        "protocol": evaluation.protocol,
-        "split": evaluation.split,
-        "n_questions": len(evaluation.answers),
+        **evaluation.setting,
         "n_correct": evaluation.n_correct,
         "n_unlabelled": evaluation.n_unlabelled,
         "correctness": evaluation.judgement.rule,
     }
-    columns = evaluation.judgement.columns()
     table = pd.DataFrame(rows)
-    if "judge" not in table:
-        table = table.assign(**columns)[[*columns, *table.columns]]
-    return table.assign(**setting)[[*SETTING_COLUMNS, *table.columns]]
+    columns = {} if "judge" in table else evaluation.judgement.columns()
+    return with_columns_in_front(table, setting | columns)
 
 
 def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
@@ -104,8 +97,7 @@ def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
         "split": split,
         "n_questions": len(run.questions),
     }
-    table = pd.DataFrame(rows)
-    return table.assign(**setting)[[*setting, *table.columns]]
+    return with_columns_in_front(pd.DataFrame(rows), setting)
 
 
 def aurocs(

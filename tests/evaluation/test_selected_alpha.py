@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from invented_settings import (
@@ -51,6 +53,16 @@ def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics()
     np.testing.assert_array_equal(table["mean_k"], mean)
     by_k = k_vs_alpha.table([EVALUATION])[["mean_k", "mean_k_low", "mean_k_high"]]
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
+
+
+def test_intervals_are_by_cluster_where_questions_have_one():
+    clusters = np.arange(len(CORRECT)) % 8
+    clustered = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=clusters))
+    table = alpha_sweep.rows_at(clustered, alphas=[0.1, 0.4])
+    scores = scoring.pro(LOG_PROBS, alpha=np.array([0.1, 0.4]))
+    expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
+    np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, expected)
+    assert set(table["interval"]) == {"by cluster"}
 
 
 def test_an_exact_search_is_swept_down_to_its_alpha():
