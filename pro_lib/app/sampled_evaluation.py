@@ -6,14 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import pandas as pd
 
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import AlphaChoice
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.labels.answers import prepare_answers
 from pro_lib.labels.estimates import LabelSample
-from pro_lib.labels.file import labeller_agreement
 from pro_lib.labels.planned_answers import PlannedAnswers
 from pro_lib.runs.run import Run
 
@@ -61,14 +59,3 @@ class SampledEvaluation:
             alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
         choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_chosen=True)
         return cls(sample, reported, alphas, choice)
-
-    @property
-    def estimates(self) -> pd.DataFrame:
-        """The table that the page of `pro label` shows (`LabelSample.estimate`)."""
-        return self.sample.estimate(self.evaluation, alphas=self.alphas)
-
-    @property
-    def labellers(self) -> pd.DataFrame:
-        """How often labellers agree with themselves and with others (`labeller_agreement`)."""
-        planned = self.sample.planned_answers(self.evaluation)
-        return labeller_agreement(planned.current_labels(self.sample.labels).labels)

@@ -99,17 +99,6 @@ class Method:
     def _arguments(self) -> tuple[str, ...]:
         return () if self.score is None else tuple(inspect.signature(self.score).parameters)
 
-    def check(self) -> None:
-        """Raise `SentenceError` if the method cannot be registered."""
-        unknown = sorted(self.reads - set(INPUTS))
-        if unknown:
-            raise SentenceError(
-                f"method {self.name!r} reads {unknown[0]!r}, which is unknown; the arguments of "
-                f"its function may be alpha, {', '.join(INPUTS)}"
-            )
-        if not self.name.strip() or "," in self.name or self.name in RESERVED:
-            raise SentenceError(f"method name {self.name!r} must be a text without a comma")
-
 
 METHODS: dict[str, Method] = {}
 BUILT_IN: set[str] = set()
@@ -140,7 +129,14 @@ def register(method: Method | Callable[..., FloatArray]) -> Method:
         >>> del METHODS["margin"]
     """
     added = method if isinstance(method, Method) else Method.of(method)
-    added.check()
+    unknown = sorted(added.reads - set(INPUTS))
+    if unknown:
+        raise SentenceError(
+            f"method {added.name!r} reads {unknown[0]!r}, which is unknown; the arguments of its "
+            f"function may be alpha, {', '.join(INPUTS)}"
+        )
+    if not added.name.strip() or "," in added.name or added.name in RESERVED:
+        raise SentenceError(f"method name {added.name!r} must be a text without a comma")
     if added.name in BUILT_IN:
         raise SentenceError(f"method {added.name!r} exists already; choose another name")
     METHODS[added.name] = added

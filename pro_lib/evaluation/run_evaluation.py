@@ -1,6 +1,6 @@
 """Judge one answer per question, and compute all scores for the same questions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -158,8 +158,9 @@ def evaluations(  # noqa: PLR0913  # public; each run and rule is given by name
         scores = method_scores(
             matrices, sampled, protocol, compared, search_alpha=runs.beams.search_alpha
         )
-        setting = {"rule": rule, "split": split or "all"}
-        results.append(_evaluation(runs, protocol, answers, scores, setting))
+        results.append(
+            _evaluation(runs, protocol, answers, scores, rule=rule, split=split or "all")
+        )
     return results
 
 
@@ -226,7 +227,9 @@ def _evaluation(
     protocol: Protocol,
     answers: pd.DataFrame,
     scores: MethodScores,
-    setting: Mapping[str, Any],
+    *,
+    rule: str,
+    split: str,
 ) -> Evaluation:
     """Return the evaluation under one protocol, with which questions all its methods score."""
     table = scores.table.join(_given_scores(runs.beams, scores))
@@ -261,6 +264,7 @@ def _evaluation(
     whole = Evaluation(
         model=info.model,
         dataset=info.dataset,
+        split=split,
         answers=answers,
         log_probs=scores.log_probs,
         baselines=available,
@@ -272,8 +276,8 @@ def _evaluation(
         alpha_scores={name: scores.alpha_scores[name] for name in with_alpha},
         note=info.provenance.get("note", ""),
         n_unlabelled=int((is_scored & answers["correct"].isna()).sum()),
+        rule=rule,
         reasons=count_reasons(reasons),
-        **setting,
     )
     judged = whole.without_methods(not_compared).rows(is_usable)
     answers = judged.answers
