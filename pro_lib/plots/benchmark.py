@@ -132,14 +132,13 @@ def caption(table: pd.DataFrame) -> str:
     signs = _signs(table)
     drawn = _drawn(table)
     for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
-        parts = []
         for verdict, chosen in verdicts(rows, signs[rows.index]):
             if verdict.startswith("significantly"):
                 counts = method_labels(chosen).value_counts()
                 names = listed(f"{name} ({n})" for name, n in counts.items())
-                parts.append(f"{verdict} PRO are {names}")
-        if parts:
-            findings.append(f"{words}In the given number of settings, {' and '.join(parts)}.")
+                findings.append(
+                    f"{words}{verdict.capitalize()} PRO are, with the number of settings, {names}."
+                )
     return join_caption(_SHOWN, drawn, *findings)
 
 

@@ -8,11 +8,13 @@ from pro_lib.common import catalog
 from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import join_caption
-from pro_lib.plots.figure import checked_table, draw_rows, labelled_figure
+from pro_lib.plots.figure import checked_table, draw_rows, row_figure
 from pro_lib.plots.settings import difference_to
 from pro_lib.plots.style import COLORS, Figure
 
 _LEAST = -0.3  # where the axis begins
+_CIRCLE: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 3}
+_BAR: dict[str, Any] = {"marker": "|", "ms": 9, "mew": 2}
 _SHOWN = (
     "AUROC of each method minus that of PRO, as the paper that introduced PRO (arXiv 2511.07694) "
     "printed it, and here. A circle is a model on a dataset, and a vertical bar is their mean; "
@@ -69,18 +71,21 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     rows = rows[rows["method"].isin(names)]
     rows = rows[["method", "source", "auroc_minus_pro"]].rename(columns={"method": "row"})
     means = rows.groupby(["row", "source"], as_index=False)["auroc_minus_pro"].mean()
-    styles: dict[str, dict[str, Any]] = {}
-    for source, color in (("the paper", COLORS[7]), ("here", COLORS[0])):
-        styles[source] = {"color": color, "marker": "o", "mfc": "none", "ms": 3, "label": source}
-    bars = {name: style | {"marker": "|", "ms": 9, "mew": 2} for name, style in styles.items()}
-    with labelled_figure(
+    colors = {"the paper": COLORS[7], "here": COLORS[0]}
+    styles = {name: _CIRCLE | {"color": color, "label": name} for name, color in colors.items()}
+    bars = {name: style | _BAR for name, style in styles.items()}
+    with row_figure(
         rows,
+        value="auroc_minus_pro",
+        group="source",
+        styles=styles,
         title="AUROC of each method minus that of PRO",
         x="AUROC minus that of PRO",
         figure_columns=figure_columns,
-        height=0.3 * len(names),
+        row_height=0.3,
+        least=_LEAST,
+        names=names,
     ) as (figure, [(ax, _)]):
-        draw_rows(ax, rows, "auroc_minus_pro", names, by="source", styles=styles, least=_LEAST)
         means = means[means["auroc_minus_pro"] >= _LEAST]
         draw_rows(ax, means, "auroc_minus_pro", names, by="source", styles=bars)
     return figure

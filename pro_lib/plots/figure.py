@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,7 +71,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     height: float = 1.6,
     least_height: float = 0.55,
     sharex: bool = False,
-    sharey: bool | Literal["col"] = True,
+    sharey: bool = True,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """Make a figure with a panel for each combination of values of the columns `by`.
 
@@ -93,7 +93,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         least_height: the height of a panel in a figure of one column, if the figure would be
             higher than 4.5 inches with higher panels.
         sharex: whether panels have the same x axis.
-        sharey: whether panels have the same y axis, or those below each other (`col`).
+        sharey: whether panels have the same y axis.
 
     Yields:
         The figure, and the axes and the rows of each panel.

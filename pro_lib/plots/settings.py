@@ -80,11 +80,9 @@ def with_setting(rows: Any, evaluation: Evaluation) -> pd.DataFrame:
         "n_unlabelled": evaluation.n_unlabelled,
         "correctness": evaluation.judgement.rule,
     }
-    columns = evaluation.judgement.columns()
     table = pd.DataFrame(rows)
-    if "judge" not in table:
-        table = with_columns_in_front(table, columns)
-    return with_columns_in_front(table, setting)
+    columns = {} if "judge" in table else evaluation.judgement.columns()
+    return with_columns_in_front(table, setting | columns)
 
 
 def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:

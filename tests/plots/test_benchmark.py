@@ -190,7 +190,9 @@ def test_the_caption_compares_pro_with_nll_and_names_other_significant_methods()
     assert (
         "PRO is significantly better than NLL (+0.030, 95 % interval +0.020 to +0.040)." in caption
     )
-    assert "significantly better than PRO are SE (1)." in finding(caption)
+    assert finding(caption).endswith(
+        "Significantly better than PRO are, with the number of settings, SE (1)."
+    )
     two = pd.DataFrame([*rows, *[row | {"model": "n", "p_value": 0.5} for row in rows]])
     two = two.reset_index(drop=True)
     assert finding(caption).endswith(finding(benchmark.caption(two)).rpartition(". ")[2])
