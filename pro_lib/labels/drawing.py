@@ -42,8 +42,8 @@ def first_phase(strata: ArrayLike, n_first: int, rng: np.random.Generator) -> In
     if n_first >= n:
         return shuffled
     ordered = shuffled[np.argsort(strata[shuffled], kind="stable")]
-    places = ((rng.random() + np.arange(n_first)) * n / n_first).astype(np.intp)
-    return rng.permutation(ordered[places])
+    chosen = ((rng.random() + np.arange(n_first)) * n / n_first).astype(np.intp)
+    return rng.permutation(ordered[chosen])
 
 
 def sampling_scores(influence: FloatArray, model: FloatArray) -> FloatArray:

@@ -156,16 +156,16 @@ def read_label_file(path: str | Path) -> pd.DataFrame:
             given.append(parse(Label, values, where))
             continue
         labeller = parse(_Undo, values, where).labeller
-        places = [place for place, label in enumerate(given) if label.labeller == labeller]
-        if places:
-            del given[places[-1]]
+        own = [index for index, label in enumerate(given) if label.labeller == labeller]
+        if own:
+            del given[own[-1]]
     labels: list[Label] = []
-    place_of: dict[tuple[object, ...], int] = {}
+    index_of: dict[tuple[object, ...], int] = {}
     for label in given:
         answer = (label.dataset, label.question_id, answer_key(label.text), label.repetition)
-        place = place_of.setdefault((label.labeller, *answer), len(labels))
-        if label.change and place < len(labels):
-            labels[place] = label
+        index = index_of.setdefault((label.labeller, *answer), len(labels))
+        if label.change and index < len(labels):
+            labels[index] = label
         else:
             labels.append(label)
     return label_table(labels)

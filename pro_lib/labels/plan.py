@@ -122,16 +122,19 @@ class LabelPlan(Format):
         """Write the plan to a file, completely or not at all."""
         write_whole(f"{self.model_dump_json()}\n".encode(), Path(path))
 
-    def check(self, labels: pd.DataFrame) -> None:
-        """Raise `RunError` if a label belongs to another plan, or to another draw of this plan.
+    def check(self, labels: pd.DataFrame) -> IntArray:
+        """Check that labels belong to this plan, and return the positions of their answers.
 
         Args:
             labels: from `read_label_file`.
+
+        Raises:
+            RunError: if a label belongs to another plan, or to another draw of this plan.
         """
         draws = self.draws()
-        positions = self.positions_of_labels(labels).tolist()
+        positions = self.positions_of_labels(labels)
         given = zip(labels["phase"], labels["probability"], strict=True)
-        drawn = [draws.get(position) for position in positions]
+        drawn = [draws.get(position) for position in positions.tolist()]
         is_drawn = [pair == draw for pair, draw in zip(given, drawn, strict=True)]
         other = labels[~np.array(is_drawn, dtype=bool) | (labels["plan"] != self.digest)]
         if len(other):
@@ -140,6 +143,7 @@ class LabelPlan(Format):
                 f"question {other['question_id'].iloc[0]!r}; restore the plan of these labels, or "
                 "use another label file"
             )
+        return positions
 
     def draws(self) -> dict[int, tuple[int, float]]:
         """Return the phase and the inclusion probability of each chosen position."""

@@ -190,13 +190,12 @@ class PlannedAnswers:
         Raises:
             RunError: if a label belongs to another plan, or to another draw of this plan.
         """
-        self.plan.check(labels)
+        positions = self.plan.check(labels)
         table = self.answers.table
-        positions = self.plan.positions_of_labels(labels)
         units = self.unit_at[positions]
         exists = units >= 0
         # The question of an answer that is gone may exist.
-        unit_of_question = {name: unit for unit, name in enumerate(table["question_id"])}
+        unit_of_question = {name: unit for unit, name in enumerate(table["question_id"].tolist())}
         by_id = [unit_of_question.get(name, -1) for name in labels["question_id"]]
         shown = table.reindex(np.where(exists, units, by_id))
         question = shown["question"].fillna("").to_numpy(object)
