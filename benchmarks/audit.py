@@ -148,7 +148,7 @@ def judged_by(
     ids = list(judged.answers["question_id"])
     references = questions.set_index("question_id").loc[ids].reset_index()
     top = run.select(question_ids=ids).top(convention=(rules or AnswerRules()).convention)
-    labels = evaluation.rouge_and_correct(top, references, rules)
+    labels = metrics.rouge_and_correct(top, references, rules)
     labelled = replace(judged, answers=judged.answers.assign(correct=labels["correct"]))
     return labelled.rows(labels["correct"].notna())
 

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from measuring import ROOT, parse_arguments
 
-from pro_lib import evaluation, importing, scoring
+from pro_lib import evaluation, importing, metrics, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.evaluation import guarantees
 from pro_lib.evaluation.evaluation import Evaluation
@@ -53,7 +53,7 @@ def right_probabilities(run: Run) -> np.ndarray:
     """
     ranked = run.ranked_answers()
     questions = run.questions.iloc[ranked["row"]].reset_index(drop=True)
-    correct = evaluation.rouge_and_correct(ranked, questions)["correct"].astype(bool)
+    correct = metrics.rouge_and_correct(ranked, questions)["correct"].astype(bool)
     right = np.zeros(len(run.questions))
     np.maximum.at(right, ranked["row"], np.exp(ranked["value"]) * correct)
     return np.where(run.questions["status"] == "undecided", 0.0, right)
@@ -72,7 +72,7 @@ def drawn(
 
 def answering(judged: Evaluation, m: int, easier: np.ndarray, splits: int) -> Iterator[dict]:
     """Yield a row for each score, target, rule and way of drawing `m` validation questions."""
-    scores = judged.with_pro({"PRO": 0.4})[["PRO", "NLL"]]
+    scores = judged.scores({"PRO": 0.4})[["PRO", "NLL"]]
     correct = judged.correct
     for shift in (False, True):
         outcomes: dict[tuple, list] = {}

@@ -294,10 +294,9 @@ def intervals(
     ranking: Ranking, weighted: WeightedLabels, exact: np.ndarray
 ) -> Iterator[tuple[str, float, float, float]]:
     """Yield the interval of each quantity, with the value that it should contain."""
-    estimates = weighted.aurocs(ranking)
-    auroc = estimates.auroc()
+    auroc = weighted.auroc(ranking)
     yield "auroc", auroc.low[0], auroc.high[0], exact[0]
-    difference, _ = estimates.difference(0)
+    difference, _ = weighted.difference(ranking, 0)
     for column in (1, 2):
         yield f"difference_{column}", difference.low[column], difference.high[column], exact[column]
 

@@ -1,37 +1,22 @@
-"""Find and read the answers that a command is given: a file, a run folder or the name of a run."""
-
-from __future__ import annotations
+"""Read the answers that a command is given: a file, standard input or a run folder."""
 
 import os
 import sys
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pro_lib.common import catalog
+import pandas as pd
+
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from pro_lib.questions.question_sets import QuestionSet
-    from pro_lib.runs.run import Run
+from pro_lib.importing.answer_files import import_answers
+from pro_lib.questions.question_sets import QuestionSet, load_questions
+from pro_lib.runs.question_table import OldReferencesWarning, stored_rows
+from pro_lib.runs.run import Run, read_run
 
 STDIN = "-"  # the path of a file on standard input
-
-
-def locate_answers(path: str) -> str | None:
-    """Return the path of a file or folder, or the folder of a run that `pro generate` printed.
-
-    The name of a run, such as `world-facts/facts-2m/greedy`, is its path below data/generations.
-    The result is None if there is nothing.
-    """
-    if path == STDIN or os.path.exists(path):
-        return path
-    folder = catalog.HOME / "data" / "generations" / Path(path)
-    return str(folder) if (folder / "run.json").is_file() else None
 
 
 def read_answers(
@@ -59,30 +44,26 @@ def read_answers(
     Raises:
         SentenceError: the fields of a run folder are to be read.
     """
-    from pro_lib import importing, runs
-    from pro_lib.questions.question_sets import load_questions
-    from pro_lib.runs.question_table import OldReferencesWarning
-
     reading["strict"] = strict
     of_files = {"questions": questions, "log_metric": log_metric, "fields": fields, **reading}
     if path == STDIN:
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "stdin")
             copy.write_bytes(sys.stdin.buffer.read())
-            return importing.import_answers(copy, **of_files)
+            return import_answers(copy, **of_files)
     if not os.path.isdir(path):
-        return importing.import_answers(path, **of_files)
+        return import_answers(path, **of_files)
     if fields:
         raise SentenceError(f"{path} is a run folder; --fields needs a file of responses.")
     if questions is None:
-        return runs.read_run(path, all_questions=all_questions)
+        return read_run(path, all_questions=all_questions)
     question_set = load_questions(path=questions, split=None, n_shots=0, **reading)
     with warnings.catch_warnings():
         # The references are replaced.
         warnings.simplefilter("ignore", OldReferencesWarning)
-        run = runs.read_run(path, all_questions=all_questions)
+        run = read_run(path, all_questions=all_questions)
     table = _given_questions(run, question_set, questions, strict=strict)
-    return runs.read_run(path, questions=table)
+    return read_run(path, questions=table)
 
 
 def _given_questions(
@@ -92,8 +73,6 @@ def _given_questions(
 
     A file without a column of splits leaves the splits of the run.
     """
-    from pro_lib.runs.question_table import stored_rows
-
     rows = stored_rows(run.questions, question_set.table)
     is_in_file = rows >= 0
     n_missing = int((~is_in_file).sum())

@@ -68,43 +68,43 @@ def _overall_mistrust(scored: ScoredAnswers, method: str, target: float | None) 
     scores = scored.scores_of(method)
     has_score = ~np.isnan(scores)
     unlabelled = scores[scored.judged.whole.answers["correct"].isna() & has_score]
-    shown = guarantee(
+    guaranteed = guarantee(
         scored.reported_scores[method],
         scored.reported.judgement.verdicts,
         target=target,
         unlabelled=unlabelled if len(unlabelled) >= _FEWEST_UNLABELLED else None,
         texts=scored.reported.answers.get("text_number"),
     )
-    words = shown.sentence(questions="judged questions")
-    if shown.threshold is None:
-        return _mistrust_quarter(scored, method, words)
-    sentence = f"By {method}: {words}"
+    sentence = guaranteed.sentence(questions="judged questions")
+    if guaranteed.threshold is None:
+        return _mistrust_quarter(scored, method, sentence)
+    sentence = f"By {method}: {sentence}"
     clusters = scored.reported.answers.get("cluster")
-    if clusters is not None and clusters.nunique() < shown.n_validation:
+    if clusters is not None and clusters.nunique() < guaranteed.n_validation:
         sentence += " This takes questions as independent, but they come in clusters."
-    return Mistrust(method, ~shown.answers(scores) & has_score, sentence)
+    return Mistrust(method, ~guaranteed.answers(scores) & has_score, sentence)
 
 
 def _mistrust_quarter(scored: ScoredAnswers, method: str, why: str) -> Mistrust:
     scores = scored.scores_of(method)
     is_high = np.zeros(len(scores), bool)
     auroc = scored.separation(method)
-    words = [why] if why else []
+    sentences = [why] if why else []
     if np.isnan(auroc.low):
-        words.append(f"No answer is marked, because AUROC of {method} is unknown.")
+        sentences.append(f"No answer is marked, because AUROC of {method} is unknown.")
     elif auroc.low <= 0.5:
-        words.append(
+        sentences.append(
             f"No answer is marked, because it is not shown that {method} separates wrong from "
             "right answers."
         )
     else:
         limit = float(np.nanquantile(scores, 1 - _MISTRUSTED_SHARE, method="lower"))
         is_high = scores > limit
-        words.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
+        sentences.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
     n_missing = int(np.isnan(scores).sum())
     if n_missing:
-        words.append(f"{n_missing:,} questions have no score.")
-    return Mistrust(method, is_high, " ".join(words))
+        sentences.append(f"{n_missing:,} questions have no score.")
+    return Mistrust(method, is_high, " ".join(sentences))
 
 
 def field_statistics(
@@ -135,7 +135,7 @@ def field_statistics(
         row["n_mistrusted"] = mistrust.is_mistrusted[is_field].sum()
         if target is not None:
             texts = part.answers.get("text_number")
-            shown = guarantee(scores, part.correct, target=target, texts=texts)
-            row |= {"threshold": shown.threshold, "n_trusted": shown.n_answered}
+            guaranteed = guarantee(scores, part.correct, target=target, texts=texts)
+            row |= {"threshold": guaranteed.threshold, "n_trusted": guaranteed.n_answered}
         tables.append(pd.DataFrame(row))
     return pd.concat(tables, ignore_index=True)

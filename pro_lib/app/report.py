@@ -64,8 +64,8 @@ def report_html(scored: ScoredAnswers, mistrust: Mistrust, *, name: str) -> str:
     rows = question_table(scored, mistrust).iloc[scored.ranking(method)]
     ranked = printed_table(rows, scored, method)
     ranked = ranked[ranked[method].notna()]
-    shown = {key: METHODS[key].meaning for key in scored.methods if key in METHODS}
-    definitions = {key: f"{words[0].upper()}{words[1:]}." for key, words in shown.items()}
+    meanings = {key: METHODS[key].meaning for key in scored.methods if key in METHODS}
+    definitions = {key: f"{text[0].upper()}{text[1:]}." for key, text in meanings.items()}
     environment = Environment(
         loader=PackageLoader("pro_lib.app", ""),
         autoescape=True,
@@ -141,7 +141,7 @@ def _coverage(scored: ScoredAnswers, method: str) -> pd.DataFrame:
     return table[[]].assign(**columns)
 
 
-def _svg(figure: Figure, prefix: str, words: str) -> str:
+def _svg(figure: Figure, prefix: str, label: str) -> str:
     """Return a figure as inline SVG, whose ids begin with a prefix."""
     from pro_lib import plots
     from pro_lib.plots.style import plt
@@ -151,4 +151,4 @@ def _svg(figure: Figure, prefix: str, words: str) -> str:
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = _ID.sub(f"{prefix}-", svg)
-    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(words)}" ', 1)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{html.escape(label)}" ', 1)

@@ -65,7 +65,7 @@ class SampledEvaluation:
     @property
     def estimates(self) -> pd.DataFrame:
         """The table that the page of `pro label` shows (`LabelSample.estimate`)."""
-        return self.sample.estimate(self.evaluation.without_labels(), alphas=self.alphas)
+        return self.sample.estimate(self.evaluation, alphas=self.alphas)
 
     @property
     def labellers(self) -> pd.DataFrame:

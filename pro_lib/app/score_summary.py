@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pro_lib.common.reasons import NO_REFERENCE, reasons_in_words
 from pro_lib.common.validation import printable
+from pro_lib.evaluation.methods import short_name
 from pro_lib.metrics.differences import signed
 
 if TYPE_CHECKING:
@@ -43,17 +44,17 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
         width = max(len(name) for name in scored.methods)
         lines += ["", _AUROC_TITLE]
         for row in scored.comparison.itertuples():
-            words = metrics.auroc_in_words(row.auroc, row.auroc_low, row.auroc_high)
-            lines.append(f"  {row.method:{width}}  {words}")
+            auroc = metrics.auroc_in_words(row.auroc, row.auroc_low, row.auroc_high)
+            lines.append(f"  {row.method:{width}}  {auroc}")
         lines += [*difference_lines(scored), *reservations(scored)]
     if method in scored.reported_scores:
         lines += ["", f"Accuracy of the most certain questions by {method}:"]
         for row in scored.most_certain(method).itertuples():
             interval = f"({row.accuracy_low:.1%} to {row.accuracy_high:.1%})"
-            words = f"{row.accuracy:6.1%} right {interval}"
+            accuracy = f"{row.accuracy:6.1%} right {interval}"
             if row.accuracy != row.accuracy:  # NaN
-                words = "not shown (too few labels)"
-            lines.append(f"  {row.coverage:5.0%}  {row.n_answered:7,} questions  {words}")
+                accuracy = "not shown (too few labels)"
+            lines.append(f"  {row.coverage:5.0%}  {row.n_answered:7,} questions  {accuracy}")
     return lines
 
 
@@ -61,10 +62,10 @@ def _label_lines(sampled: SampledEvaluation) -> list[str]:
     """Return the estimates from labels of a sample, in the words of the page of `pro label`."""
     from pro_lib.labels.estimates import SHOWN, estimate_words
 
-    words, sentences = estimate_words(sampled.estimates, sampled.sample.labels["labeller"])
-    table = words.map(printable).to_string(index=False)
-    lines = ["", "Estimates from the labels:", *table.split("\n"), *sentences]
-    judges = sampled.sample.judge_agreement(sampled.evaluation.without_labels())
+    table, sentences = estimate_words(sampled.estimates, sampled.sample.labels["labeller"])
+    rows = table.map(printable).to_string(index=False).split("\n")
+    lines = ["", "Estimates from the labels:", *rows, *sentences]
+    judges = sampled.sample.judge_agreement(sampled.evaluation)
     for row in judges.itertuples():
         if row.judge == "rouge_l" and row.shown == SHOWN:
             interval = f"({row.agreement_low:.1%} to {row.agreement_high:.1%})"
@@ -133,7 +134,8 @@ def _alpha_lines(scored: ScoredAnswers) -> list[str]:
             "The answers have no log-probabilities. SC, Deg and SE need only texts; PRO needs "
             "probabilities."
         ]
-    has_alpha = any(name in scored.methods for name in scored.judged.whole.alpha_names)
+    alpha_methods = map(short_name, scored.judged.whole.alpha_names)
+    has_alpha = not set(scored.methods).isdisjoint(alpha_methods)
     if not has_alpha and scored.alpha.is_reported is None:
         return []
     lines = [scored.alpha.reason]
@@ -162,8 +164,10 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
     reference = "NLL" if "NLL" in set(table["method"]) else str(table["method"].iloc[0])
     if reference == "NLL":
         table = table[table["method"].isin([scored.main_method, "NLL"])]
-    words = metrics.differences_in_words(table, reference)
-    return [f"Paired difference (95 % interval): {'; '.join(words)}."] if words else []
+    differences = metrics.differences_in_words(table, reference)
+    if not differences:
+        return []
+    return [f"Paired difference (95 % interval): {'; '.join(differences)}."]
 
 
 def reservations(scored: ScoredAnswers) -> list[str]:
@@ -268,8 +272,8 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
         ends = "without an interval: fewer than 5 right or wrong answers"
         if row.low == row.low:  # not NaN
             ends = f"[{signed(row.low)}, {signed(row.high)}]"
-        words = f"A {row.first:.3f}, B {row.second:.3f}, B minus A {signed(row.difference)} {ends}"
-        lines.append(f"  {row.method:{width}}  {words}")
+        both = f"A {row.first:.3f}, B {row.second:.3f}, B minus A {signed(row.difference)} {ends}"
+        lines.append(f"  {row.method:{width}}  {both}")
     return lines
 
 

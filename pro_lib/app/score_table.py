@@ -87,11 +87,11 @@ def printed_table(rows: pd.DataFrame, scored: ScoredAnswers, method: str) -> pd.
 
 
 def _kept_in_words(answers: list[tuple[str, float]]) -> str:
-    words = [f"{_shortened(text)} {probability:.3f}" for text, probability in answers[:_MOST_KEPT]]
+    kept = [f"{_shortened(text)} {probability:.3f}" for text, probability in answers[:_MOST_KEPT]]
     n_more = len(answers) - _MOST_KEPT
     if n_more > 0:
-        words.append(f"and {n_more} more")
-    return ", ".join(words)
+        kept.append(f"and {n_more} more")
+    return ", ".join(kept)
 
 
 def _shortened(text: str, length: int = 24) -> str:

@@ -119,16 +119,14 @@ class ScoredAnswers:
         whole = judged.whole
         table = self.run.questions[["question_id", "question"]].reset_index(drop=True)
         table["text"] = whole.answers["text"]
-        verdicts = pd.Series(
-            self.judged.judgement.known_verdicts, self.judged.answers["question_id"]
-        )
+        verdicts = pd.Series(judged.judgement.known_verdicts, judged.answers["question_id"])
         correct = table["question_id"].map(verdicts)
         table["correct"] = correct.astype(object).where(correct.notna(), None)
         if "field" in self.run.questions:
             table["field"] = self.run.questions["field"].to_numpy()
         of_texts = [] if self.texts is None else self.texts.methods
-        shown = list(dict.fromkeys((*self.methods, *of_texts)))
-        table = table.join(self.scores[shown])
+        methods = list(dict.fromkeys((*self.methods, *of_texts)))
+        table = table.join(self.scores[methods])
         if not self.run.is_texts:
             log_probs = whole.log_probs
             options = {"search_alpha": self.run.search_alpha}
@@ -312,11 +310,11 @@ def score_answers(
         sampled = SampledEvaluation.of(sample, judged, run, alpha)
         judged = sampled.evaluation
         choice = sampled.alpha
-    shown = tuple(map(short_name, select_methods(_score_names(judged.whole), names)))
+    selected = tuple(map(short_name, select_methods(_score_names(judged.whole), names)))
     texts = None
     if is_mixed and sampled is None and names is None:
         texts = score_answers(run.as_texts(), rules=rules)
-    return ScoredAnswers(run, judged, rules, choice, shown, texts, sampled)
+    return ScoredAnswers(run, judged, rules, choice, selected, texts, sampled)
 
 
 def _score_names(evaluation: Evaluation) -> list[str]:
@@ -333,7 +331,7 @@ def _scores_of(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
     names = _score_names(evaluation)
     scores = evaluation.baselines
     if "PRO" in names:
-        scores = evaluation.with_pro(dict.fromkeys(evaluation.alpha_names, alpha))
+        scores = evaluation.scores(dict.fromkeys(evaluation.alpha_names, alpha))
     return scores[names].rename(columns=short_name)
 
 

@@ -66,6 +66,15 @@ def is_printable(character: str) -> bool:
     return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
+def is_damaged(text: str) -> bool:
+    """Return whether a text has an unpaired surrogate, which UTF-8 cannot encode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
 # Words for errors of the operating system that say more than its own.
 _SYSTEM_REASONS = {
     errno.ENAMETOOLONG: "the name is too long, use a shorter one",

@@ -9,11 +9,10 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from pro_lib.common.files import sha256
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, alpha_grid
-from pro_lib.metrics.roc import FloatArray
 from pro_lib.questions.repeats import normalized_question
 
 # On fewer questions, a chosen α was worse than 0.4 for some published answers
@@ -55,10 +54,6 @@ class Splits:
     def alphas_of(self, names: Iterable[str]) -> dict[str, float]:
         """Return the best α of each of these scores that needs one, by name."""
         return {name: self.alpha(name) for name in names if name in self.reported.alpha_names}
-
-    def sentence(self) -> str:
-        """Return sentences about the questions that α is chosen on, and about those reported."""
-        return f"{self.validation.sentence()}\n{self.reported.sentence()}"
 
 
 @dataclass(frozen=True)
@@ -209,25 +204,11 @@ def select_alpha(
             stacklevel=2,
         )
         return DEFAULT_ALPHA
-    nearest_first = nearest_alphas(
-        alpha_grid(validation.search_alpha) if alphas is None else alphas
-    )
+    grid = np.unique(alpha_grid(validation.search_alpha) if alphas is None else alphas)
+    # Rounding makes 0.35 and 0.45 equally far from 0.4.
+    distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
+    nearest_first = grid[np.argsort(distances, kind="stable")]
     scores = validation.pro(nearest_first, name=name)
     aurocs = validation.judgement.areas(scores)
     # `argmax` takes the first of equal AUROCs, which are exactly equal because they are counts.
     return float(nearest_first[aurocs.argmax()])
-
-
-def nearest_alphas(alphas: ArrayLike) -> FloatArray:
-    """Return the different values of α, those nearest to 0.4 first.
-
-    Args:
-        alphas: the values (A,).
-
-    Returns:
-        The values without repeats, at most A. If two are equally near, the smaller one is first.
-    """
-    grid = np.unique(alphas)
-    # Rounding makes 0.35 and 0.45 equally far from 0.4.
-    distances = np.round(np.abs(grid - DEFAULT_ALPHA), 12)
-    return np.asarray(grid[np.argsort(distances, kind="stable")])

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,11 @@ def alpha_grid(
     if search_alpha is None:
         return np.array(alphas)
     return np.unique([search_alpha, *(alpha for alpha in alphas if alpha > search_alpha)])
+
+
+def with_columns_in_front(table: pd.DataFrame, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Return a table with further columns in front of the others."""
+    return table.assign(**columns)[[*columns, *table.columns]]
 
 
 @dataclass(frozen=True)
@@ -172,7 +178,7 @@ class Evaluation:
                 return scoring.pro(self.log_probs, alpha=alpha, search_alpha=self.search_alpha)
             return scoring.pro_at_k(self.log_probs, k, search_alpha=self.search_alpha)
 
-    def with_pro(self, alphas: Mapping[str, float]) -> pd.DataFrame:
+    def scores(self, alphas: Mapping[str, float]) -> pd.DataFrame:
         """Return the scores of all methods.
 
         Args:
@@ -208,15 +214,15 @@ class Evaluation:
         Args:
             chosen: a mask (n,), or positions.
         """
-        places = np.arange(len(self.answers))[np.asarray(chosen)]
+        positions = np.arange(len(self.answers))[np.asarray(chosen)]
         sampled = self.sampled_judgement
         return replace(
             self,
-            answers=self.answers.iloc[places].reset_index(drop=True),
-            baselines=self.baselines.iloc[places].reset_index(drop=True),
-            log_probs=self.log_probs[places],
-            alpha_scores={name: score.rows(places) for name, score in self.alpha_scores.items()},
-            sampled_judgement=None if sampled is None else sampled.rows(places),
+            answers=self.answers.iloc[positions].reset_index(drop=True),
+            baselines=self.baselines.iloc[positions].reset_index(drop=True),
+            log_probs=self.log_probs[positions],
+            alpha_scores={name: score.rows(positions) for name, score in self.alpha_scores.items()},
+            sampled_judgement=None if sampled is None else sampled.rows(positions),
         )
 
     def without_labels(self) -> "Evaluation":
@@ -261,6 +267,11 @@ class Evaluation:
             )
         return " ".join(sentences)
 
+    def remarks(self) -> list[str]:
+        """Return sentences about unavailable methods, what restricts the result, and the run."""
+        absent = f"Not available: {', '.join(self.unavailable)}." if self.unavailable else ""
+        return [sentence for sentence in (absent, self.cautions(), self.note) if sentence]
+
     def with_methods_of(self, other: "Evaluation") -> "Evaluation":
         """Return the evaluation without the methods that `other` does not have.
 
@@ -276,25 +287,35 @@ class Evaluation:
 
     def one_class(self) -> str:
         """Return the sentence that all answers are right, or all wrong, or "" if both occur."""
-        words = self.judgement.one_class
-        return f"{self.dataset}, {self.model}, {self.split}: {words}" if words else ""
+        one_class = self.judgement.one_class
+        return f"{self.dataset}, {self.model}, {self.split}: {one_class}" if one_class else ""
+
+    @property
+    def setting(self) -> dict[str, Any]:
+        """The first columns of tables: which questions and answers their rows are about."""
+        return {
+            "dataset": self.dataset,
+            "model": self.model,
+            "strategy": self.strategy,
+            "protocol": self.protocol,
+            "split": self.split,
+            "n_questions": len(self.answers),
+        }
 
     def sentence(self) -> str:
         """Return sentences about the questions, the accuracy and the unavailable methods."""
-        sentences = [self.exclusions, f"{self._accuracy_words()}."]
+        sentences = [self.exclusions, f"{self._accuracy_sentence()}."]
         n_above_one = scoring.above_one(self.log_probs).sum()
         if n_above_one:
             sentences.append(
                 f"For {n_above_one} questions the answers' probabilities sum to more than 1: "
                 "PRO bounds no entropy there."
             )
-        if self.unavailable:
-            sentences.append(f"Not available: {', '.join(self.unavailable)}.")
-        sentences += [text for text in (self.cautions(), self.note) if text]
+        sentences += self.remarks()
         setting = f"{self.dataset}, {self.model}, {self.protocol}, {self.split}"
         return f"{setting}: {' '.join(sentences)}"
 
-    def _accuracy_words(self) -> str:
+    def _accuracy_sentence(self) -> str:
         """Return the share of right answers, also by the kinds of matches."""
         correct = self.correct
         if not len(correct):
@@ -302,10 +323,10 @@ class Evaluation:
         if self.sampled_judgement is not None:
             return f"{self.accuracy:.3f} of the answers are estimated to be right"
         rule = f" by {self.rule}" if self.rule else ""
-        words = f"{correct.mean():.3f} of the judged answers are right{rule}"
+        sentence = f"{correct.mean():.3f} of the judged answers are right{rule}"
         for name in MATCHES:
             match = self.answers[name]
             if match.notna().all() and correct.any():
                 rejected = 1 - match[correct].mean()
-                words += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
-        return words
+                sentence += f", {match.mean():.3f} by {name}, which rejects {rejected:.0%} of those"
+        return sentence

@@ -223,14 +223,14 @@ class AlphaScore:
         with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):
             return score_of(self.method, self.inputs, alpha=alpha)
 
-    def rows(self, places: NDArray[np.intp]) -> AlphaScore:
+    def rows(self, positions: NDArray[np.intp]) -> AlphaScore:
         """Return the score of some of the questions.
 
         Args:
-            places: their positions, (k,).
+            positions: those of the questions, (k,).
         """
         inputs = {
-            name: value[places] if isinstance(value, np.ndarray) else value
+            name: value[positions] if isinstance(value, np.ndarray) else value
             for name, value in self.inputs.items()
         }
         return replace(self, inputs=inputs)
@@ -287,19 +287,19 @@ def method_scores(
         inputs["sample_mean_log_probs"] = known_means
     table = {}
     alpha_scores = {}
-    sources = {"": inputs}
+    inputs_by_suffix = {"": inputs}
     for name, similarity in compared.items():
         of_meanings = _similarity_inputs(beams, samples, counted, is_counted, similarity, protocol)
-        sources[f", {name}"] = inputs | of_meanings
-    for ending, known in sources.items():
+        inputs_by_suffix[f", {name}"] = inputs | of_meanings
+    for suffix, known in inputs_by_suffix.items():
         for method in computed_methods(is_paper=protocol.is_paper):
-            if method.name == "PRO" or method.per_similarity != bool(ending):
+            if method.name == "PRO" or method.per_similarity != bool(suffix):
                 continue
-            name = f"{method.name}{ending}"
+            name = f"{method.name}{suffix}"
             if not method.reads <= set(known):
                 # It is unavailable only because meanings cannot be compared here.
                 lacks_samples = samples is None and method.reads & _SAMPLE_INPUTS
-                if ending and not method.needs_alpha and not lacks_samples:
+                if suffix and not method.needs_alpha and not lacks_samples:
                     table[name] = np.full(len(beams.log_probs), np.nan)
             elif method.needs_alpha:
                 used = {name: known[name] for name in {*method.reads, "log_probs"}}

@@ -44,6 +44,7 @@ SIMILARITY_INPUTS = frozenset(list(INPUTS)[list(INPUTS).index("similarity") :])
 # Names of rows in tables of methods, which a method must not have.
 RESERVED = ("PRO, default", "PRO, oracle", "oracle")
 LEXICAL = ", lexical"  # ends the names of scores by the lexical similarity
+FIGURES = ("auroc", "answered", "calibration")
 _GROUP = "pro_lib.methods"  # of entry points
 
 
@@ -59,8 +60,8 @@ class Method:
             scores that only records contain, as a column `score_<name>`.
         meaning: one sentence for figures and the report.
         source: the paper and the equation.
-        figures: in how many kinds of figures it is drawn: 3 in all, 2 not in those of calibration,
-            1 in those of AUROC only, 0 in none. Tables have every method.
+        figures: the kinds of figures in which it is drawn, some of `FIGURES`. Tables have every
+            method.
         in_paper: whether the protocol `paper` has it.
         needs_several: whether it says nothing about a question with a single answer.
     """
@@ -69,7 +70,7 @@ class Method:
     score: Callable[..., FloatArray] | None
     meaning: str
     source: str = ""
-    figures: int = 3
+    figures: tuple[str, ...] = FIGURES
     in_paper: bool = True
     needs_several: bool = False
 
@@ -167,12 +168,12 @@ def find_methods(names: Iterable[str]) -> list[str]:
         SentenceError: a file cannot be read, or does not have the name.
     """
     load_entry_points()
-    found = []
+    method_names = []
     for name in names:
         path, separator, attribute = name.rpartition(":")
         is_file = separator and path.endswith(".py")
-        found.append(register(_from_file(path, attribute)).name if is_file else name)
-    return found
+        method_names.append(register(_from_file(path, attribute)).name if is_file else name)
+    return method_names
 
 
 def _from_file(path: str, attribute: str) -> Any:
@@ -233,15 +234,15 @@ def select_methods(names: Sequence[str], methods: Sequence[str] | None) -> tuple
     return tuple(name for name in names if short_name(name) in methods)
 
 
-def kinds_of_figures(name: str) -> int:
-    """Return `Method.figures` of the method in the name of a score.
+def is_drawn(name: str, kind: str) -> bool:
+    """Return whether a score is drawn in figures of a kind (`Method.figures`).
 
     A score that only records have is drawn in figures of AUROC, unless it is called "…, given".
     """
     method = METHODS.get(base_name(name))
     if method is not None:
-        return method.figures
-    return 0 if name.endswith(", given") else 1
+        return kind in method.figures
+    return kind == "auroc" and not name.endswith(", given")
 
 
 def score_of(method: Method, inputs: Mapping[str, Any], **settings: Any) -> FloatArray:
@@ -270,7 +271,7 @@ for _method in (
         "Nguyen, Gupta and Le 2026, Eq. 6",
     ),
     Method("NLL", scoring.nll, "−log p of the most probable answer"),
-    Method("ALL", scoring.average_log_likelihood, "NLL per token", figures=2),
+    Method("ALL", scoring.average_log_likelihood, "NLL per token", figures=("auroc", "answered")),
     Method(
         "PE",
         scoring.predictive_entropy,
@@ -283,21 +284,21 @@ for _method in (
         lambda sample_log_probs: scoring.predictive_entropy_mc(sample_log_probs),
         "mean of −log p",
         "Malinin and Gales 2021",
-        figures=0,
+        figures=(),
     ),
     Method(
         "NE",
         lambda sample_mean_log_probs: scoring.normalized_entropy(sample_mean_log_probs),
         "mean of −log p per token",
         "Malinin and Gales 2021",
-        figures=1,
+        figures=("auroc",),
     ),
     Method(
         "SE",
         lambda weights, meaning: scoring.semantic_entropy(weights, meaning),
         "semantic entropy, the entropy over meanings",
         "Farquhar et al. 2024",
-        figures=2,
+        figures=("auroc", "answered"),
     ),
     Method(
         "SD",
@@ -306,28 +307,28 @@ for _method in (
         ),
         "semantic density, how improbable similar answers are",
         "Qiu and Miikkulainen 2024",
-        figures=2,
+        figures=("auroc", "answered"),
     ),
     Method(
         "Deg",
         lambda sample_similarity: scoring.degree(sample_similarity),
         "difference in meaning between samples",
         "Lin et al. 2023",
-        figures=2,
+        figures=("auroc", "answered"),
     ),
     Method(
         "S-NLL",
         lambda meaning_log_probs: scoring.nll(meaning_log_probs),
         "NLL of the most probable meaning",
         in_paper=False,
-        figures=0,
+        figures=(),
     ),
     Method(
         "SC",
         lambda agreement: 1 - agreement,
         "share of samples that disagree with the answer",
         in_paper=False,
-        figures=0,
+        figures=(),
     ),
     Method(
         "S-PRO",
@@ -336,30 +337,30 @@ for _method in (
         ),
         "PRO of meanings",
         in_paper=False,
-        figures=0,
+        figures=(),
     ),
     Method(
         "P(True)",
         None,
         "how improbable the model finds it that its answer is true",
         "Kadavath et al. 2022",
-        figures=1,
+        figures=("auroc",),
     ),
     Method(
         "EigV",
         None,
         "number of meanings of the samples (sum of eigenvalues)",
         "Lin et al. 2023",
-        figures=0,
+        figures=(),
     ),
     Method(
         "Ecc",
         None,
         "distance of the samples from their centre (eccentricity)",
         "Lin et al. 2023",
-        figures=0,
+        figures=(),
     ),
-    Method("Stated", None, "1 minus the confidence that the model states", figures=0),
+    Method("Stated", None, "1 minus the confidence that the model states", figures=()),
 ):
     register(_method)
 BUILT_IN.update(METHODS)

@@ -21,6 +21,7 @@ from pro_lib.importing.log_verdicts import set_verdicts
 from pro_lib.importing.messages import error_of, messages, warn_of
 from pro_lib.importing.response_questions import run_questions
 from pro_lib.importing.responses import FOREIGN, Response, responses_in
+from pro_lib.questions.csv_files import check_names, decimal_points
 from pro_lib.questions.file_readers import (
     Source,
     json_lines,
@@ -33,7 +34,6 @@ from pro_lib.questions.question_files import read_questions
 from pro_lib.questions.question_sets import QuestionSet, load_questions
 from pro_lib.questions.references import is_missing, list_in_text
 from pro_lib.questions.repeats import warn_of_repeats
-from pro_lib.questions.tables import check_names, decimal_points
 from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 

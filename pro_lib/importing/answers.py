@@ -165,11 +165,12 @@ def checked(answer: Answer) -> dict[str, Any] | Problem:
 
 def contradiction(answer: Answer) -> Problem | None:
     """Return the problem of an answer whose log-probabilities contradict each other, or None."""
-    log_prob, mean = answer.log_prob, answer.mean_log_prob
+    log_prob = answer.log_prob
+    mean = answer.mean_log_prob
     tokens = answer.token_log_probs if isinstance(answer.token_log_probs, list) else []
     ending = answer.end_log_prob or 0.0
-    given = [value for value in (log_prob, mean) if value is not None]
-    if not given or not all(map(_is_log_prob, (*tokens, *given, ending))):
+    sums = [value for value in (log_prob, mean) if value is not None]
+    if not sums or not all(map(_is_log_prob, (*tokens, *sums, ending))):
         return None  # the check of single values refuses it
     total = sum(tokens) if tokens else log_prob
     if total is None:

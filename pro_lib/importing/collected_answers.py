@@ -13,7 +13,7 @@ from pro_lib.common.files import RunError
 from pro_lib.importing.answers import NO_FINISH_REASON, NUMBER_COLUMNS, RUN_COLUMNS, Problem
 from pro_lib.importing.fields import with_fields
 from pro_lib.importing.responses import STREAM_PIECE, Response, responses_in
-from pro_lib.importing.usable_answers import usable
+from pro_lib.importing.usable_answers import usable_values
 
 # Columns that are dropped from a run if they are empty.
 _OPTIONAL_COLUMNS = ("correct", "mean_log_prob", "rouge_l")
@@ -75,16 +75,13 @@ class CollectedAnswers:
 
     def _add_answers(self, response: Response) -> None:
         """Add the answers of a response that can be used, and leave out the others."""
-        prompt = response.question if isinstance(response.question, str) else None
-        if response.conversation is not None and len(response.conversation) == 1:
-            prompt = response.conversation[0].text or None
+        prompt = response.prompt
+        is_record = response.is_record
         for n, answer in enumerate(response.answers):
-            place = f"{response.where}, " + (
-                f"answers[{n}]" if response.is_record else f"choice {n}"
-            )
+            place = response.place_of(n)
             if answer.has_thoughts:
                 self.notes[_THOUGHTS] += 1
-            result = usable(answer, prompt, is_record=response.is_record, notes=self.notes)
+            result = usable_values(answer, prompt, is_record=is_record, notes=self.notes)
             if self._has_fields and not isinstance(result, Problem):
                 result = with_fields(answer, result)
             if isinstance(result, Problem):
@@ -93,9 +90,9 @@ class CollectedAnswers:
                     self._unfinished_ids.add(response.served_id)
                 continue
             if self._is_strict and not result["finished"]:
-                ending = "" if response.is_record else f" (finish reason {answer.reason!r})"
+                ending = "" if is_record else f" (finish reason {answer.reason!r})"
                 raise RunError(f"{place}: the answer was cut{ending}; raise the limit of tokens")
-            if not response.is_record:
+            if not is_record:
                 self.endings[answer.reason] += 1
             self.owners.append(len(self.responses) - 1)
             self.places.append(n)
@@ -131,8 +128,7 @@ class CollectedAnswers:
         if self.endings and has_log_prob.any():
             for row in np.flatnonzero(~has_log_prob & is_used):
                 response = self.responses[self.owners[row]]
-                place = f"{response.where}, choice {self.places[row]}"
-                self.leave_out(response, place, _NO_LOG_PROB)
+                self.leave_out(response, response.place_of(self.places[row]), _NO_LOG_PROB)
             is_used &= has_log_prob
         groups = table["question_id"].factorize()[0]
         if not is_used.all() or (np.diff(groups) < 0).any():

@@ -9,8 +9,8 @@ from pydantic import AfterValidator, BeforeValidator
 
 from pro_lib.common.files import RunError, parse, without_spreadsheet_mark
 from pro_lib.common.validation import Format, Text, not_empty
+from pro_lib.questions.csv_files import BadRow
 from pro_lib.questions.file_readers import Identity, rows_of
-from pro_lib.questions.tables import BadRow
 
 _TRUTH = {"true": True, "false": False, "1": True, "0": False, "1.0": True, "0.0": False}
 # Values of the column `status` of `pro judge` for answers that have no verdict

@@ -63,8 +63,10 @@ def error_of(left_out: Sequence[LeftOut], path: Path, beginning: str) -> RunErro
 
 def messages(collected: CollectedAnswers, run: Run) -> Iterator[str]:
     """Yield messages about the answers of a run."""
-    known = NATURAL.union(NOT_ENDED)
-    unknown = [f"{name} ({n})" for name, n in collected.endings.items() if name not in known]
+    known_endings = NATURAL.union(NOT_ENDED)
+    unknown = [
+        f"{name} ({n})" for name, n in collected.endings.items() if name not in known_endings
+    ]
     if unknown:
         shown = "; ".join(unknown[:5])
         yield f"endings {shown} are unknown; such an answer counts as cut"

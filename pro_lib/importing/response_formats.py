@@ -46,10 +46,10 @@ class ResponseFormat:
         """Return the answers of a response as objects to which the paths apply."""
         if not self.answers:
             return [body]
-        found = (
+        answers = (
             value_at(body, self.answers) if isinstance(self.answers, str) else self.answers(body)
         )
-        return [as_mapping(answer) for answer in as_items(found)]
+        return [as_mapping(answer) for answer in as_items(answers)]
 
 
 # --- Formats whose answers are collected from several places ---

@@ -11,6 +11,7 @@ import pandas as pd
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
+from pro_lib.common.validation import is_damaged
 from pro_lib.importing.answers import Problem
 from pro_lib.importing.conversations import question_texts
 from pro_lib.importing.responses import Response
@@ -18,7 +19,6 @@ from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import unzipped
 from pro_lib.questions.question_sets import QuestionSet, rename_reserved
 from pro_lib.questions.repeats import folded
-from pro_lib.questions.tables import is_damaged
 
 _DAMAGED_REQUEST = Problem(reasons.UNREADABLE, "its request has an unpaired surrogate")
 _NOT_GIVEN = Problem("", words="whose question is not among the given questions")
@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"(.+)[-_.:#/](\d{1,9})")
 
 
 def run_questions(
-    responses: Sequence[Response], given: QuestionSet | pd.DataFrame | None, path: Path
+    responses: Sequence[Response], questions: QuestionSet | pd.DataFrame | None, path: Path
 ) -> pd.DataFrame:
     """Set the question ids of responses, and return their questions or the given ones.
 
@@ -38,7 +38,7 @@ def run_questions(
 
     Args:
         responses: the responses of a file.
-        given: the questions that replace those of the file.
+        questions: the questions that replace those of the file.
         path: the file, for messages.
 
     Raises:
@@ -50,8 +50,8 @@ def run_questions(
             response.reject(_DAMAGED_REQUEST)
         elif response.question is None:
             response.question = text
-    if given is not None:
-        return _given_questions(responses, given, path)
+    if questions is not None:
+        return _given_questions(responses, questions, path)
     _set_own_ids(responses, set())
     _set_missing_ids(responses, path)
     return _questions_of_file(responses)
@@ -88,10 +88,7 @@ def _questions_of_file(responses: Sequence[Response]) -> pd.DataFrame:
             words = f"question_id {name!r} was already used ({first.where})"
             words += ", by another question" if is_other else ""
             response.reject(Problem(reasons.UNREADABLE, words, is_detail=True))
-    names = dict.fromkeys(name for row in rows.values() for name in row)
-    columns = {name: [row.get(name) for row in rows.values()] for name in names}
-    del rows  # those of a large file take much memory
-    table = pd.DataFrame(columns)
+    table = pd.DataFrame(list(rows.values()))
     if "relation" in table and table["relation"].isna().all():
         table = table.drop(columns="relation")
     return table
@@ -218,42 +215,43 @@ def _pair(
     response whose question is not given is rejected, and so is one whose text is another. Without
     `has_own_ids`, the given ids are made of row numbers.
     """
-    given: dict[str, str] = dict(zip(table["question_id"], table["question"], strict=True))
+    texts_by_id: dict[str, str] = dict(zip(table["question_id"], table["question"], strict=True))
     texts = [each.question if isinstance(each.question, str) else "" for each in responses]
     ids = [response.question_id for response in responses]
-    targets: list[str | None] = [name if name in given else None for name in ids]
     if not any(texts) and all(name is None for name in ids):
-        targets = _by_order(responses, list(given), path)
-    elif not has_own_ids and any(
-        target and not text for target, text in zip(targets, texts, strict=True)
-    ):
-        words = "has no texts of questions, and the ids of the given questions are row numbers"
-        risk = "if rows were moved, answers belong to the wrong questions"
-        warnings.warn(f"{path} {words}; {risk}", UserWarning, stacklevel=4)
+        targets = _by_order(responses, list(texts_by_id), path)
+    else:
+        targets = [name if name in texts_by_id else None for name in ids]
+        has_text = [bool(text) for text, target in zip(texts, targets, strict=True) if target]
+        if not has_own_ids and not all(has_text):
+            words = "has no texts of questions, and the ids of the given questions are row numbers"
+            risk = "if rows were moved, answers belong to the wrong questions"
+            warnings.warn(f"{path} {words}; {risk}", UserWarning, stacklevel=4)
     by_text = [n for n, target in enumerate(targets) if target is None and texts[n]]
     ids_by_words: dict[str, list[str]] = {}
-    for name, text in given.items():
+    for name, text in texts_by_id.items():
         ids_by_words.setdefault(normalized_words(text), []).append(name)
     for n in by_text:
-        targets[n] = _target_of_text(responses[n], texts[n], given, ids_by_words)
+        targets[n] = _target_of_text(responses[n], texts[n], texts_by_id, ids_by_words)
     for response, target in zip(responses, targets, strict=True):
         if target is None:
             response.reject(_NOT_GIVEN)
-    _check_texts(responses, texts, targets, given, set(by_text))
-    for n, response in enumerate(responses):
-        if ids[n] is None and response.served_id is not None:
-            ids[n] = str(response.served_id)
-    new_ids = {} if has_own_ids else _ids_of_file(ids, targets)
+    _check_texts(responses, texts, targets, texts_by_id, set(by_text))
+    new_ids = {} if has_own_ids else _ids_of_file(responses, targets)
     for response, target in zip(responses, targets, strict=True):
         response.question_id = new_ids.get(str(target), target)
-    question_ids = [new_ids.get(name, name) for name in given]
+    question_ids = [new_ids.get(name, name) for name in texts_by_id]
     return table.assign(question_id=question_ids).reset_index(drop=True)
 
 
-def _ids_of_file(ids: Sequence[str | None], targets: Sequence[str | None]) -> dict[str, str]:
+def _ids_of_file(responses: Sequence[Response], targets: Sequence[str | None]) -> dict[str, str]:
     """Return the ids that the file gives the paired questions, if each has one of its own."""
-    pairs = {(target, name) for target, name in zip(targets, ids, strict=True) if target and name}
-    own_ids = {str(target): name for target, name in pairs if name is not None}
+    pairs = set()
+    for response, target in zip(responses, targets, strict=True):
+        name = response.served_id if response.question_id is None else response.question_id
+        if target is not None and name is not None:
+            pairs.add((target, str(name)))
+    own_ids = dict(pairs)
     return own_ids if len(pairs) == len(own_ids) == len(set(own_ids.values())) else {}
 
 
@@ -284,7 +282,7 @@ def _by_order(responses: Sequence[Response], given_ids: list[str], path: Path) -
 def _target_of_text(
     response: Response,
     text: str,
-    given: Mapping[str, str],
+    texts_by_id: Mapping[str, str],
     ids_by_words: Mapping[str, list[str]],
 ) -> str | None:
     """Return the given question that a text is or contains.
@@ -295,7 +293,7 @@ def _target_of_text(
     question = _last_question(normalized_words(text), ids_by_words)
     candidates = ids_by_words.get(question or "", [])
     if len(candidates) > 1:
-        candidates = [name for name in candidates if given[name] == text]
+        candidates = [name for name in candidates if texts_by_id[name] == text]
         if len(candidates) != 1:
             message = f"{text!r} is the text of several questions"
             response.reject(_contradiction(_AMBIGUOUS, message))
@@ -324,7 +322,7 @@ def _check_texts(
     responses: Sequence[Response],
     texts: Sequence[str],
     targets: Sequence[str | None],
-    given: Mapping[str, str],
+    texts_by_id: Mapping[str, str],
     by_text: Set[int],
 ) -> None:
     """Set the problems of responses whose texts show that they answer another question.
@@ -335,9 +333,9 @@ def _check_texts(
     the words differ without a usual form, only an id can tell.
     """
     questions = {
-        n: given[target]
+        n: texts_by_id[target]
         for n, target in enumerate(targets)
-        if target and texts[n] and given[target]
+        if target and texts[n] and texts_by_id[target]
     }
     contexts = [_context(folded(texts[n]), folded(question)) for n, question in questions.items()]
     counts = Counter(filter(None, contexts))

@@ -26,9 +26,9 @@ from pro_lib.importing.response_formats import (
     langchain_message,
     response_format_of,
 )
+from pro_lib.questions.csv_files import BadRow
 from pro_lib.questions.file_readers import Identity, TextList, decoded
 from pro_lib.questions.question_files import references_beside
-from pro_lib.questions.tables import BadRow
 
 # Fields of an entry that may hold a response, besides `response`.
 _WRAPPERS = (
@@ -119,6 +119,18 @@ class Response:
         """The number of its line or entry."""
         numbers = re.findall(r"\d+", self.where.partition(", prompt ")[0])
         return int(numbers[-1]) if numbers else 0
+
+    @property
+    def prompt(self) -> str | None:
+        """The text of the prompt, or of the question in it, if it is known."""
+        if self.conversation is not None and len(self.conversation) == 1:
+            return self.conversation[0].text or None
+        return self.question if isinstance(self.question, str) else None
+
+    def place_of(self, position: int) -> str:
+        """Return the place of one of its answers, for messages."""
+        name = f"answers[{position}]" if self.is_record else f"choice {position}"
+        return f"{self.where}, {name}"
 
     @property
     def score_columns(self) -> dict[str, float]:
@@ -222,7 +234,9 @@ def _entries_of_list(values: list) -> list[dict]:
 def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     """Return the responses of an entry: one for each body, or one for each of several prompts."""
     bodies, is_wrapped = _bodies(entry)
-    responses = [_parsed(_entry_fields(where, entry, is_wrapped), body, entry) for body in bodies]
+    responses = [
+        _with_answers(_empty_response(where, entry, is_wrapped), body, entry) for body in bodies
+    ]
     prompts: list = _listed_questions(entry)
     if responses[0].question is None and not prompts:
         prompts = conversations_of(entry, bodies[0])
@@ -231,7 +245,7 @@ def _responses_of_entry(where: str, entry: dict) -> list[Response]:
     if prompts:
         for response in responses:
             _set_prompt(response, prompts[0])
-    return list(map(_checked, responses))
+    return list(map(_with_checked_fields, responses))
 
 
 def _set_prompt(response: Response, prompt: str | Conversation) -> None:
@@ -250,7 +264,7 @@ def _listed_questions(entry: dict) -> list:
     return texts if all(isinstance(text, str) for text in texts) else []
 
 
-def _checked(response: Response) -> Response:
+def _with_checked_fields(response: Response) -> Response:
     """Return a response with checked fields, or only with the problem of a wrong one."""
     try:
         values = _CheckedFields.model_validate(response)
@@ -271,7 +285,7 @@ def _responses_to_prompts(responses: list[Response], prompts: list) -> list[Resp
     """
     first = responses[0]
     if first.problem is not None:
-        return [_checked(first)]
+        return [_with_checked_fields(first)]
     answers = [answer for response in responses for answer in response.answers]
     if not answers or len(answers) % len(prompts):
         counts = f"{len(answers)} answers to {len(prompts)} prompts"
@@ -290,7 +304,7 @@ def _responses_to_prompts(responses: list[Response], prompts: list) -> list[Resp
                 setattr(part, name, values[n])
         if isinstance(first.question_id, (str, int)):
             part.question_id = f"{first.question_id}-{n}"
-        parts.append(_checked(part))
+        parts.append(_with_checked_fields(part))
     return parts
 
 
@@ -347,7 +361,7 @@ def _bodies_in_wrapper(entry: dict) -> list[object]:
     return []
 
 
-def _parsed(response: Response, body: object, entry: dict) -> Response:
+def _with_answers(response: Response, body: object, entry: dict) -> Response:
     """Set the answers of the response in a body, or the reason why it has none."""
     fields = as_mapping(decoded(body))
     if _is_stream_piece(fields):
@@ -419,7 +433,7 @@ def _is_stream_piece(body: dict) -> bool:
 # --- The question of an entry ---
 
 
-def _entry_fields(where: str, entry: dict, is_wrapped: bool) -> Response:
+def _empty_response(where: str, entry: dict, is_wrapped: bool) -> Response:
     """Return a response without answers that has what an entry says about its question.
 
     The references may be those of the row of a dataset. A text at `answer` may be the model's own

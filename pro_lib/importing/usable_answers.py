@@ -4,6 +4,7 @@ from collections import Counter
 from typing import Any
 
 from pro_lib.common import reasons
+from pro_lib.common.validation import is_damaged
 from pro_lib.importing.answers import (
     NO_FINISH_REASON,
     NOT_RETURNED,
@@ -22,7 +23,6 @@ from pro_lib.importing.token_alignment import (
     align,
     is_placeholder,
 )
-from pro_lib.questions.tables import is_damaged
 
 # Messages about answers that are scored on some of their tokens; they begin with "3 answers".
 _TOKENS_BEFORE = (
@@ -52,7 +52,7 @@ _MEANINGS = {
 }
 
 
-def usable(
+def usable_values(
     answer: Answer, prompt: str | None, *, is_record: bool, notes: Counter[str]
 ) -> dict[str, Any] | Problem:
     """Return the values of an answer by column of a run, or why the answer cannot be used.
@@ -81,12 +81,12 @@ def usable(
             return _problem_of_tokens(aligned, answer)
         answer = aligned
         has_tokens_before = answer.n_before and not answer.has_thoughts  # thoughts have a message
-        found = {
+        flags = {
             _TOKENS_BEFORE: has_tokens_before,
             _TOKENS_AFTER: answer.n_after,
             _ENDING_NOT_GIVEN: answer.lacks_ending,
         }
-        notes.update(note for note, is_so in found.items() if is_so)
+        notes.update(note for note, is_so in flags.items() if is_so)
     problem = contradiction(answer)
     if problem is not None:
         return problem

@@ -1,6 +1,5 @@
 """Labels by hand: which answers to label, the label file, and estimates from some labels."""
 
-from pro_lib.labels.answers import Answers, collect_answers
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.labels.file import (
     Label,
@@ -17,7 +16,6 @@ from pro_lib.labels.planned_answers import PlannedAnswers, Request
 from pro_lib.labels.sampled_verdicts import SampledVerdicts
 
 __all__ = [
-    "Answers",
     "Label",
     "LabelPlan",
     "LabelSample",
@@ -26,7 +24,6 @@ __all__ = [
     "SampledVerdicts",
     "append_label",
     "append_undo",
-    "collect_answers",
     "is_label_sample",
     "label_table",
     "labeller_agreement",

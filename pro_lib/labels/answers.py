@@ -37,7 +37,6 @@ class Answers:
         strata: (G,) bin of ROUGE-L.
         features: (G, F) for the label model: bins of ROUGE-L, exact and alias match, ranks of NLL
             and ALL.
-        digest: a hash of these answers, in hexadecimal.
     """
 
     evaluation: Evaluation
@@ -45,7 +44,6 @@ class Answers:
     units: IntArray
     strata: IntArray
     features: FloatArray
-    digest: str
 
     def __len__(self) -> int:
         return len(self.table)
@@ -76,14 +74,13 @@ def collect_answers(evaluation: Evaluation) -> Answers:
     table = rows[[*KEY, "question", "references", "text", "rouge_l"]]
     # `factorize` numbers units by their first row, so these rows are in the order of the units.
     table = table[~pd.Series(units).duplicated()].reset_index(drop=True)
-    digest = json_digest(table[KEY].to_numpy().tolist())[:16]
     strata = rouge_bin(table["rouge_l"].fillna(0.0))
     # The features of several answers of one unit are averaged. Constant ones are left out.
     means = rows[_FEATURES].fillna(0.0).groupby(units).mean().to_numpy()
     bins = strata[:, None] == np.arange(len(ROUGE_BINS))
     varies = np.ptp(means, axis=0) > 0
     features = np.column_stack([bins[:, bins.any(axis=0)], means[:, varies]]).astype(np.float64)
-    return Answers(evaluation, table, units, strata, features, digest)
+    return Answers(evaluation, table, units, strata, features)
 
 
 def with_placeholder(run: Run) -> Run:
@@ -111,7 +108,7 @@ def scores_at_alphas(
         table = evaluation.baselines
     else:
         defaults = dict.fromkeys(evaluation.alpha_names, DEFAULT_ALPHA)
-        table = evaluation.with_pro({**defaults, **(alphas or {})})
+        table = evaluation.scores({**defaults, **(alphas or {})})
     first = [name for name in ("NLL", "PRO") if name in table]
     return table[[*first, *table.columns.drop(first)]]
 
@@ -173,7 +170,7 @@ def ranks(values: ArrayLike) -> FloatArray:
     """Return ranks (n,) between -1 and 1; ties share a rank, missing values have 0."""
     series = pd.Series(np.asarray(values, dtype=np.float64))
     n = series.count()
-    return ((2 * series.rank() - n - 1) / n).fillna(0.0).to_numpy() if n else np.zeros(len(series))
+    return np.asarray(((2 * series.rank() - n - 1) / n).fillna(0.0))
 
 
 def references_digest(references: Sequence[str] | None) -> str:

@@ -69,12 +69,11 @@ def sampling_scores(influence: FloatArray, model: FloatArray) -> FloatArray:
     parts = np.vstack([influence[:1], influence[1:] - influence[0]])
     squares = parts**2 * (model * (1 - model))
     totals = squares.sum(axis=1, keepdims=True)
-    has_influence = totals[:, 0] > 1e-20
-    shares = np.where(has_influence[:, None], squares, 0.0) / np.where(totals > 1e-20, totals, 1.0)
-    result = shares[0]
-    if has_influence[1:].any():
-        result = result + shares[1:][has_influence[1:]].mean(axis=0)
-    scores: FloatArray = np.sqrt(result)
+    has_influence = totals > 1e-20
+    shares = squares / np.where(has_influence, totals, np.inf)
+    differing = shares[1:][has_influence[1:, 0]]
+    mean = differing.mean(axis=0) if len(differing) else 0.0
+    scores: FloatArray = np.sqrt(shares[0] + mean)
     return scores
 
 

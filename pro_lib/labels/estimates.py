@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.common.files import RunError
-from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation, with_columns_in_front
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.labels.answers import scores_at_alphas
 from pro_lib.labels.file import label_table, read_label_file
@@ -176,7 +176,7 @@ class LabelSample:
         )
         is_missing = table[["accuracy_low", "agreement_low"]].isna().any(axis=1)
         table["shown"] = shown_or_why(is_missing, judgement.accuracy_problem)
-        return _with_setting(table, evaluation)
+        return with_columns_in_front(table, evaluation.setting)
 
     def planned_answers(self, evaluation: Evaluation) -> PlannedAnswers:
         """Return the judged answers that are among those of the plan.
@@ -228,20 +228,12 @@ def estimated_aurocs(
         table = table.assign(**difference.columns(f"auroc_minus_{name.lower()}"))
     shown = shown_or_why(table["auroc"].isna(), judgement.problem)
     table = table.assign(**judgement.counts, scope=scope, shown=shown)
-    return _with_setting(table, evaluation)
+    return with_columns_in_front(table, evaluation.setting)
 
 
 def shown_or_why(is_missing: ArrayLike, problem: str) -> NDArray[np.str_]:
     """Return `yes` for estimates (A,) that are shown, or why they are missing."""
     return np.where(is_missing, problem or _OUTSIDE, SHOWN)
-
-
-def _with_setting(table: pd.DataFrame, evaluation: Evaluation) -> pd.DataFrame:
-    """Put the columns of the setting in front."""
-    names = ("dataset", "model", "strategy", "protocol", "split")
-    setting = {name: getattr(evaluation, name) for name in names}
-    setting["n_questions"] = len(evaluation.answers)
-    return table.assign(**setting)[[*setting, *table.columns]]
 
 
 def estimate_words(table: pd.DataFrame, labellers: Iterable[str]) -> tuple[pd.DataFrame, list[str]]:

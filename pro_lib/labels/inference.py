@@ -197,7 +197,7 @@ class WeightedLabels:
         >>> labels = np.array([1.0, 0.0, 1.0, 0.0])
         >>> weighted = WeightedLabels(labels, np.ones(4), np.full(4, 0.5), scope="questions")
         >>> ranking = Ranking.from_scores([[0.1], [0.2], [0.3], [0.4]])
-        >>> weighted.aurocs(ranking).auroc().value  # all answers have labels
+        >>> weighted.auroc(ranking).value  # all answers have labels
         array([0.75])
     """
 
@@ -217,9 +217,9 @@ class WeightedLabels:
         residuals = np.where(np.isnan(self.labels), 0.0, self.labels - self.model)
         return self.model + self.weights * residuals
 
-    def aurocs(self, ranking: Ranking) -> AurocEstimates:
-        """Return the AUROCs of scores from these labels."""
-        return AurocEstimates(self, areas(ranking, self.pseudo))
+    def areas(self, ranking: Ranking) -> Areas:
+        """Return the AUROCs of scores from these labels, without intervals."""
+        return areas(ranking, self.pseudo)
 
     def shares(self, units: IntArray, weights: FloatArray) -> tuple[Estimate, IntArray]:
         """Estimate weighted shares of right answers, or of answers that a judge is right about.
@@ -279,32 +279,20 @@ class WeightedLabels:
         is_larger = ~(drawn < variance)  # NaN stays
         return np.where(is_larger, drawn, variance), np.where(is_larger, drawn_freedom, freedom)
 
-
-@dataclass(frozen=True)
-class AurocEstimates:
-    """AUROCs of M scores from labels of some answers.
-
-    Attributes:
-        weighted: the labels.
-        areas: the AUROCs and their derivatives.
-    """
-
-    weighted: WeightedLabels
-    areas: Areas
-
-    def auroc(self) -> Estimate:
-        """Return the AUROCs (M,): Student's interval on the logit scale.
+    def auroc(self, ranking: Ranking) -> Estimate:
+        """Return the AUROCs (M,) of scores: Student's interval on the logit scale.
 
         They are NaN where the estimate is not between 0 and 1. A variance of 0 gives the estimate
         itself.
         """
-        values = self.areas.auroc
+        found = self.areas(ranking)
+        values = found.auroc
         auroc = np.where((values > 0) & (values < 1), values, np.nan)
-        variance, freedom = self._variance(self.areas)
+        variance, freedom = self._auroc_variance(found)
         half = stdtrit(freedom, 0.975) * np.sqrt(variance) / (auroc * (1 - auroc))
         return Estimate(auroc, expit(logit(auroc) - half), expit(logit(auroc) + half))
 
-    def difference(self, reference: int) -> tuple[Estimate, FloatArray]:
+    def difference(self, ranking: Ranking, reference: int) -> tuple[Estimate, FloatArray]:
         """Return the differences (M,) to one AUROC, with Student's intervals and tests.
 
         They exist even if one of the AUROCs is estimated as 1 or more.
@@ -313,8 +301,8 @@ class AurocEstimates:
             The differences, and the two-sided p-values of equal AUROCs. These are 1 for scores
             without a difference whose variance is 0.
         """
-        differences = self.areas.minus(reference)
-        variance, freedom = self._variance(differences)
+        differences = self.areas(ranking).minus(reference)
+        variance, freedom = self._auroc_variance(differences)
         values = differences.auroc
         error = np.sqrt(variance)
         half = stdtrit(freedom, 0.975) * error
@@ -323,15 +311,15 @@ class AurocEstimates:
         estimate = Estimate(values, np.clip(values - half, -1, 1), np.clip(values + half, -1, 1))
         return estimate, 2 * stdtr(freedom, -ratio)
 
-    def _variance(self, compared: Areas) -> tuple[FloatArray, FloatArray]:
+    def _auroc_variance(self, compared: Areas) -> tuple[FloatArray, FloatArray]:
         """Return variance and degrees of freedom of AUROCs, or of their differences.
 
         If two scores differ on few questions, the labels of these few may have little influence by
         chance. The prediction of the label model knows what the other label would do.
         """
-        model = self.weighted.model
+        model = self.model
         predicted = compared.if_right**2 @ model + compared.if_wrong**2 @ (1 - model)
-        return self.weighted.variance(compared.influence, compared.population, predicted=predicted)
+        return self.variance(compared.influence, compared.population, predicted=predicted)
 
 
 def label_variance(

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from pydantic import model_validator
 
-from pro_lib.common.files import RunError, reading, regular, write_whole
+from pro_lib.common.files import RunError, json_digest, reading, regular, write_whole
 from pro_lib.common.validation import (
     Format,
     Name,
@@ -100,7 +100,7 @@ class LabelPlan(Format):
         rng = np.random.default_rng([seed, _STREAMS["first"]])
         first = first_phase(answers.strata, first_size(n_labels, len(answers)), rng)
         return cls(
-            digest=answers.digest,
+            digest=json_digest(answers.table[KEY].to_numpy().tolist())[:16],
             answers=tuple(_keys(answers.table)),
             questions=tuple(answers.table["question"]),
             n_labels=min(n_labels, len(answers)),

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pro_lib import metrics
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.judgement import Differences, Estimate
-from pro_lib.labels.inference import AurocEstimates, BoolArray, Ranking, WeightedLabels
+from pro_lib.labels.inference import BoolArray, Ranking, WeightedLabels
 from pro_lib.metrics.differences import difference_columns
 from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray
 from pro_lib.metrics.selective import (
@@ -149,26 +149,20 @@ class SampledVerdicts:
         problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
         return " ".join([text, *problem, *self.notes])
 
-    def rows(self, places: IntArray) -> SampledVerdicts:
-        """Return the labels of some of the answers.
+    def rows(self, positions: IntArray) -> SampledVerdicts:
+        """Return the labels of some of the answers."""
+        return replace(self, units=self.units[positions])
 
-        Args:
-            places: positions among the n answers, of shape (k,).
-        """
-        return replace(self, units=self.units[places])
-
-    def _estimates(self, uncertainty: ArrayLike) -> AurocEstimates:
-        """Return the estimated AUROCs of scores (n, A)."""
-        ranking = Ranking.from_scores(uncertainty, self.units, len(self.weighted.labels))
-        return self.weighted.aurocs(ranking)
+    def _ranking(self, scores: ArrayLike) -> Ranking:
+        return Ranking.from_scores(scores, self.units, len(self.weighted.labels))
 
     def areas(self, scores: FloatArray) -> FloatArray:
         """Return the estimated AUROCs (A,) of scores (n, A), also if there is a `problem`."""
-        return self._estimates(scores).areas.auroc
+        return self.weighted.areas(self._ranking(scores)).auroc
 
     def auroc(self, scores: FloatArray) -> Estimate:
         """Return the estimated AUROCs (A,) of scores (n, A); NaN if there are too few labels."""
-        return _hidden(self._estimates(scores).auroc(), bool(self.problem))
+        return _hidden(self.weighted.auroc(self._ranking(scores)), bool(self.problem))
 
     def accuracies(self, weights: FloatArray) -> Estimate:
         """Return the accuracy of groups of answers, with 95 % intervals, (A,) each.
@@ -197,9 +191,8 @@ class SampledVerdicts:
         """
         values = scores.to_numpy(np.float64)
         names = scores.columns
-        place = int(names.get_indexer([reference])[0])
-        is_reference = np.arange(len(names)) == place
-        found = self.differences(values, values[:, place], is_reference=is_reference)
+        index = list(names).index(reference)
+        found = self.differences(values, values[:, index], is_reference=names == reference)
         tests = metrics.DeLong(
             difference=found.estimate.value,
             low=found.estimate.low,
@@ -207,7 +200,7 @@ class SampledVerdicts:
             standard_error=np.full(len(names), np.nan),
             p_value=found.p_value,
             n_differ=found.n_differ,
-            reference=place,
+            reference=index,
             problem=self.problem,
         )
         return pd.DataFrame(
@@ -265,8 +258,8 @@ class SampledVerdicts:
         self, scores: FloatArray, reference: FloatArray, *, is_reference: ArrayLike = False
     ) -> Differences:
         """Return the differences to a reference (n,); NaN if there are too few labels."""
-        estimates = self._estimates(np.column_stack([reference, scores]))
-        difference, p_values = estimates.difference(0)
+        ranking = self._ranking(np.column_stack([reference, scores]))
+        difference, p_values = self.weighted.difference(ranking, 0)
         estimate = Estimate(difference.value[1:], difference.low[1:], difference.high[1:])
         n_differ = metrics.count_moved(scores, reference)
         found = Differences(n_differ, estimate, p_values[1:]).with_reference(is_reference)

@@ -62,9 +62,9 @@ class DeLong:
     def readings(self) -> list[str]:
         """Return the reading of each difference (`read_difference`); "" for the reference."""
         values = zip(self.low, self.high, self.n_differ, strict=True)
-        words = [read_difference(*value, problem=self.problem) for value in values]
-        words[self.reference] = ""
-        return words
+        readings = [read_difference(*value, problem=self.problem) for value in values]
+        readings[self.reference] = ""
+        return readings
 
 
 def delong(

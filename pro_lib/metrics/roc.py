@@ -58,12 +58,12 @@ def usable(
     names = ", ".join(map(str, excluded.index[:_MOST_NAMES]))
     if len(excluded) > _MOST_NAMES:
         names += ", …"
-    words = _missing_words(excluded, np.broadcast_to(reasons, len(mask))[~mask])
+    why = _missing_in_words(excluded, np.broadcast_to(reasons, len(mask))[~mask])
     counts = f"{len(excluded)} of {len(mask)} questions are left out"
-    return mask, f"{counts} ({names}): {words}."
+    return mask, f"{counts} ({names}): {why}."
 
 
-def _missing_words(missing: pd.DataFrame, reasons: NDArray[Any]) -> str:
+def _missing_in_words(missing: pd.DataFrame, reasons: NDArray[Any]) -> str:
     """Return why questions are left out.
 
     Args:
@@ -73,10 +73,10 @@ def _missing_words(missing: pd.DataFrame, reasons: NDArray[Any]) -> str:
     has_answer = reasons == ""
     is_unjudged = has_answer & missing["correct"].to_numpy()
     counts = count_reasons(np.where(is_unjudged, NO_REFERENCE, reasons))
-    words = [reasons_in_words(counts)] if counts else []
+    parts = [reasons_in_words(counts)] if counts else []
     n_missing = missing[has_answer].drop(columns="correct").sum()
-    words += [f"{method} is missing for {count}" for method, count in n_missing.items() if count]
-    return ", ".join(words)
+    parts += [f"{method} is missing for {count}" for method, count in n_missing.items() if count]
+    return ", ".join(parts)
 
 
 def auroc(uncertainty: ArrayLike, correct: ArrayLike) -> float:

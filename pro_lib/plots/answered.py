@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
-from pro_lib.evaluation.methods import base_name, kinds_of_figures
+from pro_lib.evaluation.methods import base_name, is_drawn
 from pro_lib.metrics.selective import answered_weights
 from pro_lib.plots.captions import join_caption, signed_span, span
 from pro_lib.plots.figure import checked_table, row_figure
@@ -60,7 +60,7 @@ def table(
     judgement = reported.judgement
     names = _drawn_names(["PRO", *reported.baselines]) if methods is None else methods
     alphas = splits.alphas_of(names)
-    scores = reported.with_pro(alphas)
+    scores = reported.scores(alphas)
     # The accuracy on very few questions varies much.
     first = np.ceil(_LEAST_COVERAGE * len(scores)) - 1
     places = np.unique(np.linspace(first, len(scores) - 1, n_points).round().astype(int))
@@ -110,7 +110,7 @@ def _paired_difference(
 
 def _drawn_names(names: Iterable[str]) -> list[str]:
     """Return the names of the scores of the figure, NLL first."""
-    drawn = [name for name in names if kinds_of_figures(name) >= 2]
+    drawn = [name for name in names if is_drawn(name, "answered")]
     with_meanings = [name for name in drawn if base_name(name) != name]
     left_out = with_meanings[_MOST_MEANING_METHODS:]
     return sorted([name for name in drawn if name not in left_out], key=lambda name: name != "NLL")

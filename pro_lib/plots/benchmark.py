@@ -66,7 +66,7 @@ def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
     }
     for name in reported.alpha_scores:
         alphas[name] = splits.alpha(name)
-    scores = reported.with_pro(alphas)
+    scores = reported.scores(alphas)
     names = pd.DataFrame(method_columns(list(scores), alphas=alphas))
     for place, name in enumerate(scores):
         if name in _PRO_ROWS:

@@ -71,7 +71,7 @@ def table(
         reported = label_sample.with_labels(reported)
     splits = Splits(validation, reported, n_validation, seed)
     alphas = splits.alphas_of(reported.alpha_names)
-    scores = reported.with_pro(alphas)[[*alphas, "NLL", "ALL"]]
+    scores = reported.scores(alphas)[[*alphas, "NLL", "ALL"]]
     alphas[_SAME_ALPHA] = alphas["PRO"]
     scores[_SAME_ALPHA] = reported.pro(alphas["PRO"], name=_PRO_OF_BEAMS)
     is_beams = scores.columns.isin([_PRO_OF_BEAMS, _SAME_ALPHA])

@@ -94,8 +94,8 @@ def _rows(
     """Return the rows of one setting."""
     reported = splits.reported.one_per_text(seed=seed)
     pool = splits.pool
-    scores = reported.with_pro({"PRO": alpha})
-    validation_scores = pool.with_pro({"PRO": alpha})
+    scores = reported.scores({"PRO": alpha})
+    validation_scores = pool.scores({"PRO": alpha})
     names = []
     rows = []
     for name, target in product(scores, targets):

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pro_lib import metrics
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.evaluation.methods import kinds_of_figures
+from pro_lib.evaluation.methods import is_drawn
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, method_labels, per_setting
@@ -52,7 +52,7 @@ def table(splits: Splits, *, methods: Sequence[str] | None = None) -> pd.DataFra
     """
     if methods is None:
         every = ["PRO", *splits.reported.baselines]
-        methods = [name for name in every if kinds_of_figures(name) == 3]
+        methods = [name for name in every if is_drawn(name, "calibration")]
     alphas = splits.alphas_of(methods)
     parts = []
     for name, fitted in calibrations(splits, alphas, methods).items():
@@ -77,8 +77,8 @@ def calibrations(
     reported = splits.reported
     if validation.one_class():
         return {}
-    known = validation.with_pro(alphas)
-    scores = reported.with_pro(alphas)
+    known = validation.scores(alphas)
+    scores = reported.scores(alphas)
     fitted = {}
     for name in methods:
         values = [known[name], validation.correct, scores[name], reported.correct]

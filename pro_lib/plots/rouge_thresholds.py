@@ -56,7 +56,7 @@ def table(splits: Splits, *, thresholds: Sequence[float] = ROUGE_THRESHOLDS) -> 
             "or a column rouge_l in the records."
         )
     alphas = {"PRO": splits.alpha()}
-    scores = reported.with_pro(alphas)
+    scores = reported.scores(alphas)
     evaluations = {}
     for threshold in thresholds:
         evaluations[threshold] = replace(

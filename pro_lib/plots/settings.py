@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.evaluation.evaluation import Evaluation
+from pro_lib.evaluation.evaluation import Evaluation, with_columns_in_front
 from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
@@ -75,19 +75,14 @@ def with_setting(rows: Any, evaluation: Evaluation) -> pd.DataFrame:
     column judge already: judge, with the value `labels`, and n_labels.
     """
     setting = {
-        "dataset": evaluation.dataset,
-        "model": evaluation.model,
-        "strategy": evaluation.strategy,
-        "protocol": evaluation.protocol,
-        "split": evaluation.split,
-        "n_questions": len(evaluation.answers),
+        **evaluation.setting,
         "n_correct": evaluation.n_correct,
         "n_unlabelled": evaluation.n_unlabelled,
         "correctness": evaluation.judgement.rule,
     }
     table = pd.DataFrame(rows)
     columns = {} if "judge" in table else evaluation.judgement.columns()
-    return _in_front(setting | columns, table)
+    return with_columns_in_front(table, setting | columns)
 
 
 def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
@@ -102,12 +97,7 @@ def with_run(rows: Any, run: Run, split: str) -> pd.DataFrame:
         "split": split,
         "n_questions": len(run.questions),
     }
-    return _in_front(setting, pd.DataFrame(rows))
-
-
-def _in_front(columns: Mapping[str, Any], table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with further columns in front of its own."""
-    return table.assign(**columns)[[*columns, *table.columns]]
+    return with_columns_in_front(pd.DataFrame(rows), setting)
 
 
 def aurocs(
@@ -196,13 +186,10 @@ def overview(setting: Splits | Evaluation) -> list[pd.DataFrame]:
     known = [setting.validation, setting.reported] if isinstance(setting, Splits) else [setting]
     tables = []
     for evaluation in known:
-        absent = ", ".join(evaluation.unavailable)
-        notes = [evaluation.exclusions, f"Not available: {absent}." if absent else ""]
-        notes += [evaluation.cautions(), evaluation.note]
         row = {
             "accuracy": evaluation.accuracy,
             "n_above_one": int(scoring.above_one(evaluation.log_probs).sum()),
-            "note": " ".join(filter(None, notes)),
+            "note": " ".join([evaluation.exclusions, *evaluation.remarks()]),
         }
         tables.append(with_setting([row], evaluation))
     return tables

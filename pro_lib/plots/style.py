@@ -11,7 +11,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure as Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from pro_lib.evaluation.methods import kinds_of_figures
+from pro_lib.evaluation.methods import is_drawn
 
 # The palette of Okabe and Ito. Line style and marker differ as the colours do, so that a figure can
 # be read in greyscale.
@@ -70,7 +70,7 @@ def labelled_styles(names: Iterable) -> dict[Any, dict[str, Any]]:
 
 def drawn_methods(table: pd.DataFrame) -> pd.Series:
     """Return for each row of a table whether figures of AUROC draw its method."""
-    return table["method"].map(lambda name: kinds_of_figures(name) > 0).astype(bool)
+    return table["method"].map(lambda name: is_drawn(name, "auroc")).astype(bool)
 
 
 def distinct_values(table: pd.DataFrame, column: str) -> list:

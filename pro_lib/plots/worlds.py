@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import log_softmax
 
+from pro_lib.evaluation.evaluation import with_columns_in_front
 from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import join_caption, significant_signs
@@ -116,7 +117,7 @@ def table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
                 "accuracy": correct.mean(),
             }
             gain = pro_minus_nll(log_probs, Verdicts(correct), alphas=WORLD_ALPHAS)
-            gains[world] = gain.assign(**labels)[[*labels, *gain.columns]]
+            gains[world] = with_columns_in_front(gain, labels)
         part = gains[world].copy()
         part.insert(2, "varied", varied)
         part.insert(3, "level", level)

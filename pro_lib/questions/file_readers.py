@@ -20,16 +20,15 @@ from pydantic_core import from_json
 from pro_lib.common.catalog import LFS_POINTER
 from pro_lib.common.files import RunError, reading, regular
 from pro_lib.common.nested import plain
-from pro_lib.common.validation import Text
-from pro_lib.questions.references import is_missing
-from pro_lib.questions.tables import (
+from pro_lib.common.validation import Text, is_damaged
+from pro_lib.questions.csv_files import (
     BadRow,
     check_names,
     csv_rows,
     damaged_text,
-    is_damaged,
     utf8_bytes,
 )
+from pro_lib.questions.references import is_missing
 
 
 def _number_as_text(value: Any) -> Any:

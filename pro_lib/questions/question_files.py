@@ -4,6 +4,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,8 @@ import pandas as pd
 from pydantic import Field, ValidationError
 
 from pro_lib.common.files import RunError, parse
-from pro_lib.common.validation import Format, Name, sentence
+from pro_lib.common.validation import Format, Name, is_damaged, sentence
+from pro_lib.questions.csv_files import BadRow, check_names
 from pro_lib.questions.file_readers import (
     NUMBER_AS_TEXT,
     Identity,
@@ -31,7 +33,6 @@ from pro_lib.questions.question_formats import (
     plain_name,
 )
 from pro_lib.questions.references import references_of
-from pro_lib.questions.tables import BadRow, check_names, is_damaged
 
 _OneText = Annotated[TextList, Field(max_length=1)]
 # The number of rows that a message about rejected rows shows.
@@ -153,7 +154,7 @@ def _header(chosen_names: Mapping[str, list[str]], row: object) -> set[str] | No
 
     The set is empty if any header will do.
     """
-    names = [name for columns in chosen_names.values() for name in columns]
+    names = list(chain.from_iterable(chosen_names.values()))
     if names and all(name.isdecimal() for name in names):
         return None
     return set() if row is not None else {*KNOWN_NAMES, *map(plain_name, names)}
@@ -281,7 +282,7 @@ def _used_columns(
     Raises:
         RunError: there is no column for the question or the references, or two may be meant.
     """
-    for name in (name for wanted in chosen_names.values() for name in wanted):
+    for name in chain.from_iterable(chosen_names.values()):
         if not _existing([name], names, file):
             raise _missing_column(name, names, file)
     plain_names = {"", *map(plain_name, names)}
@@ -307,10 +308,10 @@ def _used_columns(
     return used, file_format
 
 
-def _existing(wanted: Sequence[str], names: Sequence[str], file: Path) -> list[str]:
+def _existing(aliases: Sequence[str], names: Sequence[str], file: Path) -> list[str]:
     """Return the columns with these names. A column with exactly this spelling comes first."""
     columns = []
-    for name in wanted:
+    for name in aliases:
         alike = [name] if name in names else []
         alike = alike or [other for other in names if plain_name(other) == plain_name(name)]
         if len(alike) > 1:

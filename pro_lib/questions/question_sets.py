@@ -14,6 +14,7 @@ from pydantic import AfterValidator
 from pro_lib.common.catalog import BUNDLED, DATA, HUB
 from pro_lib.common.files import FOLDER_NAME, RunError, is_folder_name, reading, sha256
 from pro_lib.common.validation import checked, not_empty, rule
+from pro_lib.questions.csv_files import check_names
 from pro_lib.questions.file_readers import Source, source_path, unzipped
 from pro_lib.questions.hub_sets import questions_from_hub
 from pro_lib.questions.question_files import QuestionRows, read_questions
@@ -24,7 +25,6 @@ from pro_lib.questions.repeats import (
     warn_of_repeats,
     without_texts,
 )
-from pro_lib.questions.tables import check_names
 from pro_lib.runs.question_table import QUESTION_COLUMNS
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS
 

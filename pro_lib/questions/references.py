@@ -240,7 +240,7 @@ def _named_choice(
     match = letter or letter_and_text
     label = (match[1] if match else value).casefold()
     is_index = re.fullmatch(r"-?\d{1,3}", value) is not None
-    meant = set()
+    named = set()
     for place, text in enumerate(texts):
         own_label = labels[place] if labels else chr(ord("A") + place)
         has_label = own_label.casefold() == label
@@ -248,10 +248,10 @@ def _named_choice(
             has_label = has_label and text.strip() == letter_and_text[2].strip()
         has_index = not labels and is_index and int(value) == place + first
         if has_label or has_index or (is_text and text.strip() == value):
-            meant.add(text)
-    if len(meant) > 1:
+            named.add(text)
+    if len(named) > 1:
         raise ValueError("names one choice by its text and another one by its label or index")
-    if not meant and (letter or is_index):
+    if not named and (letter or is_index):
         counted = "" if labels else f", counted from {first}"
         raise ValueError(f"is not one of the {len(texts)} choices{counted}")
-    return meant.pop() if meant else value
+    return named.pop() if named else value

@@ -284,9 +284,9 @@ class RunFolder(AbstractContextManager[Any]):
         except RunError as error:
             if is_writer:
                 raise
-            words = "so `pro score` and other commands use the references of an earlier call"
             warnings.warn(
-                f"the questions of this call are not stored, {words}: {error}",
+                "the questions of this call are not stored, so `pro score` and other commands use "
+                f"the references of an earlier call: {error}",
                 OldReferencesWarning,
                 stacklevel=3,
             )

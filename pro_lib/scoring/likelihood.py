@@ -171,8 +171,10 @@ def pro_at_k(
     largest = int(requested.max())
     has_fewer = n_answers < largest
     if search_alpha is not None and largest > 1 and has_fewer.any():
-        words = f"row {has_fewer.argmax()} has fewer answers with p >= {search_alpha:g}"
-        raise ValueError(f"k={largest}: {words}; search with top_n={largest}")
+        raise ValueError(
+            f"k={largest}: row {has_fewer.argmax()} has fewer answers with p >= {search_alpha:g}; "
+            f"search with top_n={largest}"
+        )
     return _pro(log_probs, np.minimum.outer(n_answers, requested))
 
 

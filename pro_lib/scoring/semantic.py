@@ -193,8 +193,10 @@ def _checked(compared: ArrayLike) -> tuple[_Labels, Mask]:
         is_bad |= (np.abs(total - 1) > 1e-4) | (np.isnan(total) == are_both_present)
     if is_bad.any():
         place = tuple(np.argwhere(is_bad)[0].tolist())
-        words = "a similarity in [0, 1], or three probabilities, for each pair of answers"
-        raise ValueError(f"compared{list(place)} is {array[place]}, but it must be {words}")
+        raise ValueError(
+            f"compared{list(place)} is {array[place]}, but it must be a similarity in [0, 1], or "
+            "three probabilities, for each pair of answers"
+        )
     return labels, present
 
 

@@ -48,8 +48,10 @@ def padded_texts(answers: Answers, questions: pd.DataFrame | None = None) -> lis
         row = [None if text is None or text != text else text for text in answer_row]
         has_texts = all(text is None or isinstance(text, str) for text in row)
         if isinstance(answer_row, str) or not has_texts:
-            words = "must be a list of texts, with None or NaN for a missing one; got"
-            raise ValueError(f"answers row {number} {words} {answer_row!r:.80}")
+            raise ValueError(
+                f"answers row {number} must be a list of texts, with None or NaN for a missing "
+                f"one; got {answer_row!r:.80}"
+            )
         rows.append(row)
     width = max(map(len, rows), default=0)
     return [row + [None] * (width - len(row)) for row in rows]
@@ -165,13 +167,17 @@ class Alias:
         """
         rows = padded_texts(answers, questions)
         if questions is None or not {"question_id", "references"} <= set(self.table):
-            words = "questions= with question_id, and a table with question_id and references"
-            raise ValueError(f"similarity 'alias' needs {words}")
+            raise ValueError(
+                "similarity 'alias' needs questions= with question_id, and a table with "
+                "question_id and references"
+            )
         ids = questions["question_id"]
         unknown_ids = ids[~ids.isin(self.table["question_id"])]
         if len(unknown_ids):
-            words = f"has no question {unknown_ids.iloc[0]!r} ({len(unknown_ids)} are missing)"
-            raise ValueError(f"the alias table {words}")
+            raise ValueError(
+                f"the alias table has no question {unknown_ids.iloc[0]!r} "
+                f"({len(unknown_ids)} are missing)"
+            )
         names = _NameTable(self.table)
         meanings = []
         for question_id, row in zip(ids, rows, strict=True):
@@ -321,8 +327,9 @@ class Nli:
             inputs = tokenizer(premises, hypotheses, padding=True, return_tensors="pt")
             length = inputs["input_ids"].shape[1]
             if length > longest:
-                words = f"has {length} tokens, but {self.model} sees {longest}"
-                raise ValueError(f"a pair of answers {words}")
+                raise ValueError(
+                    f"a pair of answers has {length} tokens, but {self.model} sees {longest}"
+                )
             with torch.inference_mode():
                 logits = network(**inputs.to(network.device)).logits
             probabilities = logits.cpu().double().softmax(-1)[:, outputs]

@@ -25,7 +25,7 @@ from test_explorer import CAPITAL, NASTY, ODD, many, nasty
 
 from pro_lib import generation, importing, metrics
 from pro_lib.app import explorer
-from pro_lib.app.explorer.label_server import LabelServer
+from pro_lib.app.label_page import LabelServer
 from pro_lib.labels import read_label_file
 from pro_lib.labels.session import LabelSession
 from pro_lib.questions.question_sets import load_questions

@@ -10,12 +10,10 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from commands import answer, record, refused, typed
 from conftest import ROOT, read_cells, write_notebook
 
 from pro_lib import runs
-from pro_lib.app import cli
 from pro_lib.app.single_question import Answer
 from pro_lib.common import catalog
 
@@ -95,34 +93,22 @@ def test_ask_prints_the_answers_kept_and_the_guarantee_of_the_search():
     assert err.rstrip().endswith(catalog.scope("facts-2m"))
 
 
-@pytest.fixture
-def no_downloads(tmp_path, monkeypatch):
-    """Let no model be downloaded yet, and return the folder of downloads."""
-    monkeypatch.setattr(catalog, "CACHE", tmp_path / "models")
-    return tmp_path / "models"
-
-
-def test_ask_takes_the_best_downloaded_model(no_downloads):
+def test_ask_takes_the_best_downloaded_model_or_offers_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(catalog, "CACHE", tmp_path)
     assert catalog.best_download() is None
-    for name in ("smollm2-135m", "gemma-3-270m"):
-        (no_downloads / name).mkdir(parents=True)
-        (no_downloads / name / "config.json").touch()
-        assert catalog.best_download() == name
-
-
-def test_ask_without_a_real_model_says_how_to_get_one(no_downloads):
     error = refused("ask", FRANCE)
     assert error.startswith("no real model is installed; run `pro download smollm2-135m` (98 MB)")
     assert "--model facts-2m" in error
-
-
-def test_ask_offers_a_download_at_a_terminal(no_downloads, monkeypatch):
     downloaded = []
     monkeypatch.setattr("pro_lib.app.cli.ask._is_terminal", lambda: True)
     monkeypatch.setattr("pro_lib.common.downloads.download", downloaded.append)
-    done = CliRunner().invoke(cli.pro, ["ask", FRANCE], input="y\n")
-    assert "No real model is installed. Download smollm2-135m (98 MB)? [y/N]: y" in done.output
+    _, err = typed("ask", FRANCE, code=1, stdin="y\n")
+    assert "No real model is installed. Download smollm2-135m (98 MB)? [y/N]: " in err
     assert downloaded == ["smollm2-135m"]
+    for name in ("smollm2-135m", "gemma-3-270m"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").touch()
+        assert catalog.best_download() == name
 
 
 def test_output_is_utf_8_whatever_the_encoding_of_the_terminal():
@@ -266,16 +252,15 @@ def test_score_prints_the_paired_difference_by_question_and_by_cluster(write):
         rows.append(record(n, first, answer("z", 0.25 if n % 2 else 0.1), references=["x"]))
     related = [row | {"relation": f"r{n % 8}"} for n, row in enumerate(rows)]
     words = ["score", write(*rows), "--alpha", 0.2]
-    for more in ([], ["--questions", write(*related, name="questions.jsonl")]):
-        [pro, _] = json.loads(typed(*words, *more, "--methods", "PRO,NLL", "--json")[0])["auroc"]
-        size, low, high = (
-            f"{pro[name]:+.3f}".replace("-", "−")
-            for name in ("difference", "difference_low", "difference_high")
-        )
-        out, _ = typed(*words, *more)
-        assert difference_line(out) == f"PRO minus NLL {size} [{low}, {high}]."
-        by_cluster = "The intervals of AUROC are by cluster of questions (8 clusters)."
-        assert (by_cluster in out) == bool(more)
+    alone, _ = typed(*words)
+    out, _ = typed(*words, "--questions", write(*related, name="questions.jsonl"))
+    pattern = r"(PRO minus NLL [+−]\d\.\d{3}) \[−0\.\d{3}, [+−]0\.\d{3}\]\."
+    by_question, by_cluster = (
+        re.fullmatch(pattern, difference_line(each)) for each in (alone, out)
+    )
+    assert by_question[1] == by_cluster[1]
+    assert by_question[0] != by_cluster[0]
+    assert "The intervals of AUROC are by cluster of questions (8 clusters)." in out
 
 
 def test_score_prints_the_paired_differences_of_texts(write):

@@ -39,26 +39,19 @@ def judge(records, url, *options, **keywords):
 
 @pytest.fixture
 def verdicts(records):
-    """A file of verdicts, of which the first is right and the others are wrong."""
-    with replying(reply(LOG_PROBS), reply(WRONG), reply(WRONG)) as (url, _):
-        judge(records, url, "--yes")
-    return records.parent / "verdicts.csv"
-
-
-def test_the_verdicts_are_a_file_of_labels(records):
+    """A file of verdicts: an answer is right, another is wrong, and the third has no verdict."""
     with replying(reply(LOG_PROBS), reply(WRONG), reply(OTHER_WORDS)) as (url, _):
         out, _ = judge(records, url, "--yes")
     assert "2 verdicts, 1 of them right, 0 of them close" in out
     assert "1 answers without one, because both letters have less than half" in out
-    table = pd.read_csv(records.parent / "verdicts.csv")
-    assert table["status"].tolist() == ["judged", "judged", "refused"]
-    labels = read_labels(records.parent / "verdicts.csv")
-    columns = labels[["question_id", "text", "correct"]]
+    return records.parent / "verdicts.csv"
+
+
+def test_the_verdicts_are_a_file_of_labels(records, verdicts):
+    assert pd.read_csv(verdicts)["status"].tolist() == ["judged", "judged", "refused"]
+    columns = read_labels(verdicts)[["question_id", "text", "correct"]]
     assert columns.to_numpy().tolist() == [["q0", "Ada", True], ["q1", "Bob", False]]
-
-
-def test_the_verdicts_decide_what_pro_score_calls_right(records, verdicts):
-    assert "33.3% right" in typed("score", records, "--correctness", verdicts)[0]
+    assert "50.0% right" in typed("score", records, "--correctness", verdicts)[0]
 
 
 @pytest.mark.parametrize(

@@ -11,35 +11,29 @@ from pro_lib.app.made_from import run_digest
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 
-TABLE = pd.DataFrame({"x": [1.0]})
 
-
-def entry(folder, **parameters):
-    experiment = Experiment(records=str(catalog.EXAMPLE), figures_dir=folder, **parameters)
+def saved(folder):
+    """Save a table to a folder, and return what its file says."""
+    experiment = Experiment(records=str(catalog.EXAMPLE), figures_dir=folder, seed=3)
     experiment.both_splits(*experiment.pair())
-    experiment.save("table", table=TABLE)
-    return json.loads((folder / "made_from.json").read_text())["table"]
+    experiment.save("table", table=pd.DataFrame({"x": [1.0]}))
+    return json.loads((folder / "made_from.json").read_text())
 
 
-def test_entry_has_the_changed_parameters_and_a_digest_of_each_input(tmp_path):
-    found = entry(tmp_path, seed=3)
-    assert found["parameters"] == {"records": catalog.EXAMPLE.name, "seed": 3}
-    assert list(found["inputs"]) == [
-        catalog.EXAMPLE.name,
-        "world-facts/smollm2-135m/records, 788 questions",
-    ]
-
-
-def test_entries_of_other_figures_stay(tmp_path):
+def test_entry_has_the_changed_parameters_and_a_digest_of_each_input_and_others_stay(tmp_path):
     (tmp_path / "made_from.json").write_text('{"other": {}}')
-    entry(tmp_path)
-    assert list(json.loads((tmp_path / "made_from.json").read_text())) == ["other", "table"]
+    entries = saved(tmp_path)
+    assert list(entries) == ["other", "table"]
+    name = catalog.EXAMPLE.name
+    assert entries["table"]["parameters"] == {"records": name, "seed": 3}
+    run = "world-facts/smollm2-135m/records, 788 questions"
+    assert list(entries["table"]["inputs"]) == [name, run]
 
 
 def test_another_file_of_that_name_is_kept(tmp_path):
     (tmp_path / "made_from.json").write_text("notes")
     with pytest.raises(RunError, match="was not written by this package"):
-        entry(tmp_path)
+        saved(tmp_path)
     assert (tmp_path / "made_from.json").read_text() == "notes"
 
 

@@ -136,7 +136,8 @@ def test_figures_do_not_replace_the_files_they_are_drawn_from(parameter, kind, p
 # Foreign files, and files that the command wrote before
 
 WITH_OUTPUT = [["score", "records.jsonl", "--output"], ["explore", "records.jsonl", "--html"]]
-WRITERS = [(words, "output") for words in (*WITH_OUTPUT, ["score", "texts.csv", "--output"])]
+OF_TEXTS = ["score", "texts.csv", "--output"]
+WRITERS = [(words, "output") for words in (*WITH_OUTPUT, OF_TEXTS, REPORT)]
 WRITERS.append((["run", "mine.ipynb", "--executed"], "output/mine.ipynb"))
 
 

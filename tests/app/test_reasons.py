@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 from commands import answer, json_of, record, refused, typed
-from test_response_formats import ended as ended_response
+from test_response_formats import ended, response_of
 
 from pro_lib.app import explorer
 from pro_lib.importing import import_answers
@@ -19,46 +19,39 @@ def questions_file(write, n_questions, n_paris):
     return write(*rows, name="questions.jsonl")
 
 
-chat = partial(ended_response, "openai_chat")
-
-
-def ended(reason, **message):
+def chat(reason="stop", **message):
     """A response with a finish reason, and fields of its message."""
-    body = chat(reason)
+    body = response_of("openai_chat")
+    body["choices"][0]["finish_reason"] = reason
     body["choices"][0]["message"] |= message
     return body
 
 
 BLOCKED = {"promptFeedback": {"blockReason": "SAFETY"}}
-REFUSED = ended_response("openai_responses", "completed")
+REFUSED = response_of("openai_responses")
 REFUSED["output"][1]["content"] = [{"type": "refusal", "refusal": "No."}]
-FILTERED = ended_response("openai_responses", "incomplete")
+FILTERED = ended("openai_responses", "incomplete")
 FILTERED["incomplete_details"] = {"reason": "content_filter"}
-CONTRADICTORY = ended("stop", content=" Rome")
-UNKNOWN_NUMBERS = chat("stop")
+UNKNOWN_NUMBERS = chat()
 UNKNOWN_NUMBERS["choices"][0]["logprobs"] = None
 
 # By response: the reason why it is not used, and the words of the error with --strict.
 UNUSED = {
     "limit": (chat("length"), "cut", "choice 0: the answer was cut (finish reason 'length')"),
-    "limit of thoughts": (ended("length", content=None), "cut", "was cut before its text"),
-    "filter of Gemini": (
-        ended_response("gemini_batch", "SAFETY"),
-        "filtered",
-        "(finish reason 'safety')",
-    ),
+    "limit of thoughts": (chat("length", content=None), "cut", "was cut before its text"),
+    "filter of Gemini": (ended("gemini_batch", "SAFETY"), "filtered", "(finish reason 'safety')"),
     "filter of Responses": (FILTERED, "filtered", "(finish reason 'content_filter')"),
     "blocked question": (BLOCKED, "filtered", "a filter or a refusal stopped the answer"),
-    "refusal": (ended("stop", content=None, refusal="No."), "filtered", "refusal"),
+    "refusal": (chat(content=None, refusal="No."), "filtered", "refusal"),
     "refusal of Responses": (REFUSED, "filtered", "refusal"),
     "tool": (chat("tool_calls"), "tool call", "the model called a tool"),
-    "tool without text": (ended("tool_calls", content=None), "tool call", "called a tool"),
+    "tool without text": (chat("tool_calls", content=None), "tool call", "called a tool"),
     "aborted": (chat("abort"), "failed", "the request failed (finish reason 'abort')"),
     "error": ({"error": {"message": "late"}}, "failed", "the response failed (late)"),
     "no numbers": (UNKNOWN_NUMBERS, "no log-probabilities", "logprobs are missing"),
-    "other tokens": (CONTRADICTORY, "contradictory", "whose tokens spell a different text"),
+    "other tokens": (chat(content="Rome"), "contradictory", "whose tokens spell a different text"),
     "no finish reason": (chat(None), "unreadable", "finish_reason=None must be text"),
-    "no text": (ended("stop", content=None), "no answer", "the answer has no text"),
+    "no text": (chat(content=None), "no answer", "the answer has no text"),
 }
 
 
@@ -66,7 +59,7 @@ UNUSED = {
 @pytest.mark.parametrize("name", UNUSED)
 def test_a_response_that_is_not_used_is_counted_by_its_reason(name, write):
     response, reason, sentence = UNUSED[name]
-    bodies = enumerate([chat("stop"), response])
+    bodies = enumerate([chat(), response])
     lines = [{"custom_id": f"q{n}", "response": {"body": body}} for n, body in bodies]
     path = write(*lines, name="responses.jsonl")
     given = (path, "--questions", questions_file(write, 3, 3))
@@ -159,7 +152,7 @@ def test_questions_without_references_are_named(write):
 
 @pytest.mark.filterwarnings("ignore:1 answers .* left out")
 def test_reasons_survive_a_selection_of_questions():
-    bodies = {"a": chat("stop"), "b": chat("length"), "c": chat("tool_calls")}
+    bodies = {"a": chat(), "b": chat("length"), "c": chat("tool_calls")}
     rows = [{"question_id": name, "response": body} for name, body in bodies.items()]
     run = import_answers([*rows, {"no": "response"}])
     assert run.reasons().tolist() == ["", "cut", "tool call"]

@@ -5,15 +5,12 @@ in which the figures are left out.
 """
 
 import itertools
-import json
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from commands import answer, record, refused, typed
-
-from pro_lib.common import catalog
+from commands import answer, record, typed, write_lines
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "report.html"
 NASTY = "<script>alert(1)</script>&<img src=x onerror=alert(2)>\x1b[31m\u202e</title>"
@@ -33,9 +30,8 @@ def rows_of(n_questions):
 
 def write_page(folder, rows, *options):
     """Write the report on records, and return its path."""
-    records = folder / "records.jsonl"
-    records.write_text("\n".join(map(json.dumps, rows)))
     page = folder / "report.html"
+    records = write_lines(folder / "records.jsonl", rows)
     typed("report", records, "--output", page, *options)
     return page
 
@@ -99,24 +95,10 @@ def test_answers_that_cannot_be_judged_have_a_page_without_figures(tmp_path):
     for row in rows:
         del row["references"]
     text = write_page(tmp_path, rows).read_text()
+    assert "<title>Uncertainty of answers: records.jsonl</title>" in text
     assert "the right answers are not known" in text
     assert "<svg" not in text
     assert text.count("Question 0?") == 2  # among the most and the least certain answers
-
-
-def test_a_run_folder_has_a_page_and_foreign_files_are_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(catalog, "HOME", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    typed("generate", "facts-1m", "greedy", "--dataset", "world-facts", "--limit", 3)
-    for _ in range(2):
-        out, _ = typed("report", "world-facts/facts-1m/greedy")
-    assert out.endswith("questions; page: report.html\n")
-    assert "<title>Uncertainty of answers: world-facts/facts-1m/greedy</title>" in (
-        Path("report.html").read_text()
-    )
-    Path("mine.html").write_text("mine")
-    assert "--force" in refused("report", "--example", "--output", "mine.html")
-    assert "--example" in typed("report", code=2)[1]
 
 
 @pytest.mark.slow
@@ -136,10 +118,9 @@ def test_a_browser_shows_and_prints_the_page_without_requests_or_overflow(page, 
                 # On a phone the tables scroll, and the page does not.
                 assert tab.evaluate("document.documentElement.scrollWidth") <= width
                 assert tab.locator("svg").count() == 3
-                for figure in tab.locator("svg").all():
-                    box = figure.bounding_box()
-                    assert box["width"] > 300
-                    assert box["x"] + box["width"] <= width
+                boxes = [figure.bounding_box() for figure in tab.locator("svg").all()]
+                assert all(box["width"] > 300 for box in boxes)
+                assert all(box["x"] + box["width"] <= width for box in boxes)
                 assert tab.pdf().startswith(b"%PDF-")
 
 

@@ -144,18 +144,20 @@ def test_auto_chooses_alpha_on_one_half_and_reports_the_other(write):
 
 
 @pytest.mark.parametrize(
-    ("first", "alpha", "words"),
+    ("first", "options", "words"),
     [
         (0, [], "With --alpha 0.3, PRO keeps two or more answers of 6 of 11 questions."),
         (0, ["--alpha", 0.35], "With --alpha 0.3, PRO keeps two or more answers of 6 of 11"),
         (1, [], "With --alpha 0.1, PRO"),
         (0, ["--alpha", 0.6], "so it equals NLL"),
         (0, ["--alpha", 0.3], None),
+        (0, ["--methods", "S-PRO"], "α = 0.4, the default: 11 judged questions"),
+        (0, ["--methods", "NLL"], None),
     ],
 )
-def test_a_fixed_alpha_comes_with_one_that_keeps_two_answers_of_most(first, alpha, words, write):
+def test_a_fixed_alpha_comes_with_one_that_keeps_two_answers_of_most(first, options, words, write):
     rows = [judged(n, 0.5, 0.3 if n < 6 else 0.1, correct=n % 2 > 0) for n in range(first, 11)]
-    out, _ = typed("score", write(*rows), *alpha)
+    out, _ = typed("score", write(*rows), *options)
     assert "With --alpha" not in out if words is None else words in out
 
 

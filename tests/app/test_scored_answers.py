@@ -139,7 +139,7 @@ def test_results_are_of_the_questions_on_which_alpha_was_not_chosen():
     reported = np.arange(180) % 2 == 1
     part = replace(scored, alpha=evaluation.AlphaChoice(0.001, "", reported))
     expected = metrics.compare_aurocs(
-        scored.judged.with_pro({"PRO": 0.001})[["PRO", "NLL"]][reported],
+        scored.judged.scores({"PRO": 0.001})[["PRO", "NLL"]][reported],
         scored.judged.correct[reported],
         reference="NLL",
     )

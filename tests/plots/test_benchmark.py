@@ -53,7 +53,7 @@ def test_alpha_is_chosen_on_validation_and_the_oracles_on_the_reported_questions
 
 
 def test_the_difference_to_pro_is_paired():
-    scores = REPORTED.with_pro({"PRO": TABLE["alpha"].iloc[0]})
+    scores = REPORTED.scores({"PRO": TABLE["alpha"].iloc[0]})
     tests = metrics.delong(scores, REPORTED.correct)
     low, high = tests.low, tests.high
     rows = TABLE.iloc[[0, 3, 4, 5]]

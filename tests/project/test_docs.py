@@ -1,6 +1,7 @@
 """Code blocks of README, docs and datasheets run, or this file says why they do not.
 
-The pages of docs/tutorials and docs/examples are run by test_examples.py.
+The pages of docs/tutorials and docs/examples are run by test_examples.py. Links are checked by the
+build of the site in test_site.py.
 """
 
 import os
@@ -49,6 +50,16 @@ def read_blocks(page: Path) -> list[Block]:
 
 
 BLOCKS = [block for page in PAGES for block in read_blocks(page)]
+
+
+def test_every_file_that_the_pages_for_developers_name_exists():
+    pages = (ROOT / "docs" / "development").glob("*.md")
+    named = [name for page in pages for name in re.findall(r"`([\w/]+\.py)`", page.read_text())]
+    files = [
+        path for folder in ("pro_lib", "tests", "docs") for path in ROOT.glob(f"{folder}/**/*.py")
+    ]
+    assert len(named) > 20
+    assert [name for name in named if not any(path.match(name) for path in files)] == []
 
 
 # ---- JSON blocks ---------------------------------------------------------------------------------

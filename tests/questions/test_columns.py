@@ -89,7 +89,7 @@ def results(model, rows, out):
         for name in SHOWN:
             question.pop(name, None)
     sweep = alpha_sweep.rows_at(judged)[["alpha", "auroc", "mean_k"]]
-    tables = [asked.answers, read.answers, judged.with_pro({"PRO": 0.4}), sweep]
+    tables = [asked.answers, read.answers, judged.scores({"PRO": 0.4}), sweep]
     columns = [*question_sets.QUESTION_COLUMNS, *storage.CERTIFICATE_COLUMNS]
     tables += [run.questions[columns] for run in (asked, read)]
     texts = [table.to_json(double_precision=15) for table in tables]
@@ -126,12 +126,12 @@ def test_questions_beside_records_may_have_such_columns_too(shift):
         answers = [{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}]
         record = {"question_id": str(n), "question": f"Q{n}", "references": ["a"]}
         records.append(record | {"answers": answers, "scores": {"x": n}})
-    alone = evaluation.evaluate(importing.import_answers(records)).with_pro({"PRO": 0.4})
+    alone = evaluation.evaluate(importing.import_answers(records)).scores({"PRO": 0.4})
     own = pd.DataFrame(records)[["question_id", "question", "references"]]
     own = own.join(pd.DataFrame([own_values(n, shift) for n in range(12)]))
     with pytest.warns(UserWarning, match="own_ before names"):
         run = importing.import_answers(records, questions=own)
-    pd.testing.assert_frame_equal(evaluation.evaluate(run).with_pro({"PRO": 0.4}), alone)
+    pd.testing.assert_frame_equal(evaluation.evaluate(run).scores({"PRO": 0.4}), alone)
 
 
 def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_their_question():
@@ -144,7 +144,7 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
     turned = pd.DataFrame({"question_id": list(map(str, range(9))), **asked})[::-1]
     for questions, expected in ((None, np.arange(9.0)), (turned, np.arange(9.0)[::-1])):
         judged = evaluation.evaluate(importing.import_answers(records, questions=questions))
-        methods = judged.with_pro({"PRO": 0.4, "PRO, default": 0.4})
+        methods = judged.scores({"PRO": 0.4, "PRO, default": 0.4})
         given = ["NLL, given", "PRO, given", "PRO, default, given", "oracle, given", "Stated"]
         assert methods.columns.drop(["PRO", "PRO, default", "NLL"]).tolist() == given
         for name in given:

@@ -356,7 +356,6 @@ BAD = [
     ("header.csv", "question,references\n", {}, "holds no questions"),
     ("no_refs.csv", "question,references\nA?,a\n\nB?,\n", STRICT, "line 4: references="),
     ("split.jsonl", SPLIT + GOOD, STRICT, "line 2: split=None"),
-    ("none.csv", "question,references\nA?,\n", {}, "line 2: references="),
     (None, MISSING, STRICT, "row 2: question=None"),
     ("test.txt", "who was first\n\nwhere is it\nRome\n", STRICT, "line 1: references"),
     (None, ROWS, {"split": ["test", "dev"]}, "split='dev'"),

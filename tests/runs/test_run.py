@@ -160,10 +160,6 @@ def test_most_probable_takes_each_answer_from_the_run_that_found_the_best(run):
         assert best["question_id"].tolist() == ["a", "b", "c"]
         assert texts(best) == ["Nice", "Oslo", "Rome"]
         assert best["value"].tolist() == [-0.75, -2.0, -0.5]
-    judged = records_run({"text": "x", "log_prob": -2, "rouge_l": 0.9}).top()
-    for row, rouge in ((ANSWERS[0], NAN), (ANSWERS[3], 0.9)):
-        [value] = most_probable_answers([judged, run_of([row], "a").top()])["rouge_l"]
-        assert value == pytest.approx(rouge, nan_ok=True)
 
 
 def test_scores_are_a_row_per_question_with_its_answer_and_what_pro_read(run):

@@ -146,7 +146,7 @@ REFUSED = [
     ("alpha must be above 0", scoring.alpha_floor, {"alpha": 0.0}),
     ("must have the shape", scoring.average_log_likelihood, {"log_probs": [[-1.0, -2.0]]}),
     ("below search_alpha", scoring.pro, {"alpha": 0.1, "search_alpha": 0.25}),
-    ("top_n=3", scoring.pro_at_k, {"k": 3, "search_alpha": 0.25}),
+    ("top_n=2", scoring.pro_at_k, {"k": 2, "search_alpha": 0.25}),
 ]
 
 

@@ -63,7 +63,7 @@ def explore_command(
     Without RUN, the page shows the bundled answers.
     """
     if lab:
-        _check_alone("lab")
+        _check_lab_is_alone()
         _open_jupyterlab()
         return
     if run is not None and example:
@@ -98,13 +98,13 @@ def explore_command(
         webbrowser.open(Path(page).absolute().as_uri())
 
 
-def _check_alone(name: str) -> None:
-    """Raise `UsageError` if another argument or option than this one is given."""
+def _check_lab_is_alone() -> None:
+    """Raise `UsageError` if another argument or option than --lab is given."""
     context = click.get_current_context()
     for other in context.params:
         is_given = context.get_parameter_source(other) is not ParameterSource.DEFAULT
-        if other != name and is_given:
-            raise click.UsageError(f"--{name} takes neither RUN nor other options")
+        if other != "lab" and is_given:
+            raise click.UsageError("--lab takes neither RUN nor other options")
 
 
 def _example_page() -> Path:

@@ -64,7 +64,7 @@ def label_command(
     or without references. Every label is written at once. Repeat the same command to continue.
     All labellers of a run use the same label file.
     """
-    from pro_lib.app.explorer.label_server import LabelServer
+    from pro_lib.app.label_page import LabelServer
     from pro_lib.labels.plan import plan_path
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from pro_lib.app.answer_source import locate_answers
+from pro_lib.common import catalog
 from pro_lib.common.files import check_output
 from pro_lib.common.validation import SentenceError
 
@@ -25,10 +26,13 @@ class _Answers(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the path of the answers, or fail if there is nothing."""
-        path = locate_answers(str(value))
-        if path is None:
+        path = str(value)
+        if path == "-" or os.path.exists(path):  # - is standard input
+            return path
+        folder = catalog.HOME / "data" / "generations" / path
+        if not (folder / "run.json").is_file():
             self.fail(f"There is no file, run folder or run named {value!r}.", param, ctx)
-        return path
+        return str(folder)
 
 
 class _AutoAlpha(click.ParamType):

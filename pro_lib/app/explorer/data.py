@@ -215,9 +215,10 @@ def comparison_data(
     similarities = {"lexical": lexical}
     judged = evaluate(run, samples=samples, similarities=similarities, rules=rules)
     if methods is not None:
-        shown = select_methods(["PRO", *judged.baselines], find_methods(methods))
-        shown = ("NLL", *shown)  # which is always compared
-        judged = judged.without_methods([name for name in judged.baselines if name not in shown])
+        selected = select_methods(["PRO", *judged.baselines], find_methods(methods))
+        compared = ("NLL", *selected)  # NLL is always compared
+        others = [name for name in judged.baselines if name not in compared]
+        judged = judged.without_methods(others)
     return {
         "distinct": distinct,
         "ids": list(judged.answers["question_id"]),

@@ -119,8 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         length = self.headers.get("Content-Length", "")
         if not re.fullmatch("[0-9]{1,4}", length):
-            words = f"Content-Length must be a whole number up to {_LONGEST_MESSAGE}"
-            self.send_error(HTTPStatus.BAD_REQUEST, words)
+            problem = f"Content-Length must be a whole number up to {_LONGEST_MESSAGE}"
+            self.send_error(HTTPStatus.BAD_REQUEST, problem)
             return
         reply = self._reply(self.rfile.read(int(length)))
         self._send(json.dumps(reply, ensure_ascii=False, allow_nan=False), "application/json")

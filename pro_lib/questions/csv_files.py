@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pro_lib.common.files import RunError
+from pro_lib.common.validation import is_damaged
 from pro_lib.questions.question_formats import plain_name
 
 # Marks at the beginning of a file that tell its encoding; the longer ones come first.
@@ -123,15 +124,6 @@ def utf8_bytes(data: bytes, path: str | Path) -> bytes:
 def damaged_text(data: bytes) -> str:
     """Return bytes in UTF-8 as a text in which each damaged byte is an unpaired surrogate."""
     return data.decode("utf-8", "surrogateescape")
-
-
-def is_damaged(text: str) -> bool:
-    """Return whether a text has an unpaired surrogate, which UTF-8 cannot encode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 def _wide_encoding(data: bytes) -> str | None:
