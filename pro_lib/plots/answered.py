@@ -133,7 +133,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         *_SETTING,
         value=_DIFFERENCE,
         group="share",
-        title="Accuracy of the least uncertain answers",
+        title="Accuracy of the least uncertain answers, minus that with NLL",
         x="accuracy minus that with NLL",
         figure_columns=figure_columns,
         row_height=0.28,

@@ -23,7 +23,8 @@ from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, for the most probable answer of beams "
-    "and samples; ▲ and ▼ mark significant differences to PRO in paired tests."
+    "and samples (figures without samples have slightly other values); triangles mark significant "
+    "differences to PRO in paired tests, corrected for all methods and settings (Holm)."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}

@@ -17,8 +17,9 @@ _CIRCLE: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 3}
 _BAR: dict[str, Any] = {"marker": "|", "ms": 9, "mew": 2}
 _SHOWN = (
     "AUROC of each method minus that of PRO, as the paper that introduced PRO (arXiv 2511.07694) "
-    "printed it, and here. A circle is a model on a dataset, and a vertical bar is their mean; "
-    "models and datasets differ, so that only the signs can be compared."
+    "printed it, and here. A circle is a model on a dataset (with one way to compare meanings), a "
+    "vertical bar is the mean, unless it is below the axis, and the height in a row has no "
+    "meaning; models and datasets differ, so that only the signs can be compared."
 )
 
 

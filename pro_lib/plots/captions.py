@@ -23,6 +23,12 @@ ABBREVIATIONS = "Abbreviations: "  # begins the last line of a caption
 # What the names in pictures and captions mean, besides those of methods
 _TERMS = {
     "AUROC": "probability that a wrong answer has a higher uncertainty than a correct one",
+    "PRO": "lower bound of the entropy, −Σ p log p − (1 − Σ p) log of the least p, over the K "
+    "answers with p ≥ α, or the most probable one if there are none",
+    "NLL": "negative log-likelihood, −log p of the most probable answer",
+    "ALL": "average log-likelihood, NLL per token",
+    "NE": "normalized entropy, mean of −log p per token",
+    "Deg": "degree, difference in meaning between samples",
     "PE": "predictive entropy, −Σ p log p of the answers found, small if all have a small p",
     "lexical": "meanings are compared by common words",
     "alias": "meanings are compared by a table of names",
@@ -39,11 +45,11 @@ _TERMS = {
     "ROUGE-L": "F1 of the words that an answer shares with a reference in the same order",
     "repeats counted": "an answer that is found twice counts twice",
     "each answer once": "an answer that is found twice counts once",
-    "facts-1m": "bundled model with 1.0 million parameters",
-    "facts-2m": "bundled model with 2.3 million parameters",
+    "facts-1m": "small model made for these questions, with 1.0 million parameters",
+    "facts-2m": "small model made for these questions, with 2.3 million parameters",
     "smollm2-135m": "SmolLM2 with 135 million parameters",
     "gemma-3-270m": "Gemma 3 with 270 million parameters",
-    "world-facts": "bundled questions about facts",
+    "world-facts": "short questions about facts",
     "world-facts-reworded": "the questions of world-facts in other words",
     "sciq": "questions of science exams (SciQ)",
     "nq": "questions to a search engine (Natural Questions)",
@@ -62,16 +68,19 @@ def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
 
     Example:
         >>> table = pd.DataFrame({"n_questions": [3408], "correctness": "exact match"})
-        >>> print(join_caption("Mean NLL.", table, "It is 1."))
-        Mean NLL. n = 3,408 questions; an answer counts as correct by exact match.
+        >>> print(join_caption("Mean of p.", table, "It is 1."))
+        Mean of p. n = 3,408 questions; an answer counts as correct by exact match.
         <BLANKLINE>
         It is 1.
         <BLANKLINE>
-        Abbreviations: NLL, −log p of the most probable answer; p, probability of an answer.
+        Abbreviations: p, probability of an answer.
     """
     paragraphs = [f"{shown} {answer_sentence(table)}", " ".join(filter(None, findings))]
     text = "\n\n".join(filter(None, paragraphs))
-    return f"{text}\n\n{ABBREVIATIONS}{'; '.join(_terms(text, table))}."
+    terms = f"{ABBREVIATIONS}{'; '.join(_terms(text, table))}."
+    if " minus " in text and (table.get("n_differ", pd.Series()) == 0).any():
+        terms += " A point without an interval: both scores order all questions alike."
+    return f"{text}\n\n{terms}"
 
 
 def answer_sentence(table: pd.DataFrame) -> str:
@@ -114,8 +123,6 @@ def _terms(text: str, table: pd.DataFrame) -> list[str]:
         if re.search(rf"(?<![\w-]){re.escape(term)}(?![\w-])", words):
             terms.append(f"{term}, {meaning}{_alpha_of_pro(table) if term == 'PRO' else ''}")
             words += f" {meaning}"
-    if {"auroc_minus_nll", "n_differ"} <= set(table) and (table["n_differ"] == 0).any():
-        terms.append("no interval, both scores order all questions alike")
     return terms
 
 

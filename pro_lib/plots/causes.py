@@ -129,8 +129,8 @@ def caption(table: pd.DataFrame) -> str:
             )
     alike = table["cause"][~table["cause"].isin(table.loc[signs != 0, "cause"])]
     if len(alike):
-        names = listed(alike.replace(_CHANGES).unique())
-        findings.append(f"No α or K makes a significant difference in the rows: {names}.")
+        names = listed(f"“{name}”" for name in alike.replace(_CHANGES).unique())
+        findings.append(f"No α or K makes a significant difference with {names}.")
     return join_caption(_SHOWN, table, *findings)
 
 

@@ -12,10 +12,10 @@ from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Entropy of the answers to each of {n_drawn} questions, in the order of a lower bound that an "
-    "exact search with α = {alpha} guarantees. Circles are estimates from {n_samples} samples "
-    "with 95 % confidence intervals, which are cut at the top; an estimate below the bound is too "
-    "small by chance."
+    "Entropy of the answers to {n_drawn} questions, evenly spaced in the order of a guaranteed "
+    "lower bound: the tree bound of an exact search with α = {alpha}. Circles are estimates from "
+    "{n_samples} samples with 95 % confidence intervals; an estimate below the bound is too small "
+    "by chance."
 )
 _MOST_QUESTIONS = 60
 _DOTS: dict[str, dict[str, Any]] = {

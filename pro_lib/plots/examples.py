@@ -24,6 +24,7 @@ _BARS: dict[bool, dict[str, Any]] = {
     True: {"color": COLORS[0], "label": "used by PRO", **_EDGE},
     False: {"color": "white", "label": "not used", **_EDGE, "edgecolor": COLORS[7]},
 }
+_BOX = {"fc": "white", "ec": "none", "pad": 0.5}
 _ALPHA: dict[str, Any] = {"color": COLORS[1], "lw": 1, "ls": "--"}
 _COLUMNS = ["question", "text", "probability", "is_kept", "is_correct", "pro", "reference"]
 
@@ -152,7 +153,7 @@ def draw(
             places = pd.Series(range(len(rows)), rows.index)
             for is_kept, some in rows.groupby("is_kept", sort=False):
                 bars = ax.barh(places[some.index], some["probability"], **_BARS[bool(is_kept)])
-                ax.bar_label(bars, fmt="{:.3f}", fontsize=7, padding=2)
+                ax.bar_label(bars, fmt="{:.3f}", fontsize=7, padding=2, bbox=_BOX)
             marks = rows["is_correct"].eq(True).map({True: "✓ ", False: ""})
             names = [_short(text, _LABEL_LENGTH) or "(empty)" for text in rows["text"].fillna("")]
             ax.set_yticks(range(len(rows)), marks + names)
@@ -175,8 +176,9 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     n_several = int((n_kept > 1).sum())
     shown = (
         f"The most probable answers to {len(pro)} questions with their probabilities, and "
-        f"α = {alpha:g} (dashed). PRO uses the filled answers, and ✓ marks correct ones. The "
-        "questions are drawn by kind: one answer used and correct, one and wrong, or several."
+        f"α = {alpha:g} (dashed). PRO uses the filled answers, which have p ≥ α or are the most "
+        "probable, and ✓ marks correct ones. The questions are drawn by kind: one answer used and "
+        "correct, one and wrong, or several."
     )
     finding = (
         f"PRO is {span(pro, '{:.2f}')} nats, and uses several answers for {n_several} of "

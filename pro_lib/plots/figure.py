@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import ceil
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -70,7 +70,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
     per_line: int | None = None,
     height: float = 1.6,
     least_height: float = 0.55,
-    sharex: bool = False,
+    sharex: bool | Literal["col"] = False,
     sharey: bool = True,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """Make a figure with a panel for each combination of values of the columns `by`.
@@ -92,7 +92,7 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
         height: the height of a panel in inches, without its title.
         least_height: the height of a panel in a figure of one column, if the figure would be
             higher than 4.5 inches with higher panels.
-        sharex: whether panels have the same x axis.
+        sharex: whether panels have the same x axis, or those below each other (`col`).
         sharey: whether panels have the same y axis.
 
     Yields:
@@ -251,6 +251,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(visible=False, axis="y")
+    ax.tick_params(axis="y", length=0)
     for row in range(0, len(names), 2):
         ax.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", lw=0, zorder=0)
     beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
@@ -337,7 +338,8 @@ def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) ->
     """Return the text at the right of each row: the column text, or a value below the axis."""
     below = rows[rows[value] < (-np.inf if least is None else least)]
     if len(below):
-        label = minus(f"below {least:.2f} (lowest value at the right)")
+        which = "value" if "text" in rows else "lowest value"
+        label = minus(f"below {least:.2f} ({which} at the right)")
         ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
     if "text" in rows:
         return rows.set_index("row")["text"]
@@ -395,8 +397,8 @@ def draw_beside_nll(
         rows = rows.assign(**ends)
         for model, value in nll.groupby(rows["model"]).first().items():
             ax.axhline(value, color=line_style(models.index(model))["color"], **_NLL)
-        ax.plot(
-            np.nan, np.nan, color="black", label="NLL (colour of its model)", **_NLL
-        )  # for the legend
+        ax.plot()  # for the legend
     draw_curves(ax, rows, "model", models, x, **style)
+    if "auroc_minus_nll_low" in rows:
+        ax.plot(np.nan, np.nan, color="black", label="NLL (colour of its model)", **_NLL)
     draw_curves(ax, paper, "model", models, x, **{**style, **PRINTED})

@@ -96,7 +96,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         for ax, rows in panels:
             draw_curves(ax, rows, "model", models, "value", "share", marker="")
             ax.set_xlabel(_MEASURES[rows["measure"].iloc[0]])
-            ax.set(xlim=(0, rows["value"].max()), ylim=(0, 1.03))
+            ax.set(xlim=(0, 1.02 * rows["value"].max()), ylim=(0, 1.03))
     return figure
 
 
@@ -113,14 +113,14 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     means = table.groupby(["dataset", "model"])[columns].mean()
     shown = (
         "Share of questions with at most a given number of distinct answers (left), and with at "
-        "most a given sum of their probabilities (right), with 95 % confidence bands."
+        "most a given sum of their probabilities (right), with 95 % bands for the whole lines."
     )
     findings = [
         f"On average, {span(means['n_distinct'], '{:.1f}')} of "
         f"{span(means['n_answers'], '{:.0f}')} answers are distinct, and their probabilities sum "
         f"to {span(means['mass'], '{:.2f}')}.",
-        f"If repeats count, the sum is above 1 for {percent_span(means['is_above'])} of the "
-        f"questions; if they do not, PRO at α = {alpha:g} uses more than one answer for "
+        f"If repeats count (not drawn), the sum is above 1 for {percent_span(means['is_above'])} "
+        f"of the questions; if they do not, PRO at α = {alpha:g} uses more than one answer for "
         f"{percent_span(means['has_several'])}.",
     ]
     return join_caption(shown, table, *findings)

@@ -9,7 +9,7 @@ import pandas as pd
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import accuracy_of
-from pro_lib.plots.captions import join_caption, percent_span, span
+from pro_lib.plots.captions import join_caption, listed, percent_span, span
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import (
     is_by_labels,
@@ -19,19 +19,18 @@ from pro_lib.plots.settings import (
     with_setting,
 )
 from pro_lib.plots.style import (
-    SHARE_TICKS,
     Figure,
     distinct_values,
     drawn_methods,
     line_style,
-    set_ticks,
 )
 
 _SHOWN = (
     "Share of the test questions that each method lets the model answer, and accuracy of these "
     "answers with its 95 % confidence interval. {n} validation questions choose the threshold of "
     "the uncertainty so that this accuracy (dashed lines) is guaranteed with a confidence of "
-    "{confidence:g} % for each symbol by itself; without a symbol, it is not guaranteed."
+    "{confidence:g} % for each method and accuracy by itself; without a symbol, it is not "
+    "guaranteed."
 )
 _QUANTITIES = {"share of questions answered": "coverage", "accuracy of these answers": "accuracy"}
 _BY_LABELS = (
@@ -153,20 +152,20 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         group="target",
         styles=styles,
         title="Answers with a guaranteed accuracy",
-        x="share",
         figure_columns=figure_columns,
         per_line=2,
         row_height=0.2,
         least_row_height=0.108,
+        sharex="col",
         missing="not guaranteed",
         names=distinct_values(table, "row"),
     ) as (figure, panels):
         for ax, rows in panels:
-            if _QUANTITIES[rows["quantity"].iloc[0]] == "accuracy":
-                for target, style in styles.items():
+            is_accuracy = _QUANTITIES[rows["quantity"].iloc[0]] == "accuracy"
+            ax.set_xlabel("accuracy" if is_accuracy else "share of questions")
+            for target, style in styles.items():
+                if is_accuracy:
                     ax.axvline(target, color=style["color"], lw=0.8, ls="--")
-            ax.set_xlim(0, 1.02)
-            set_ticks(ax.xaxis, SHARE_TICKS)
     return figure
 
 
@@ -178,11 +177,10 @@ def caption(table: pd.DataFrame) -> str:
     parts = []
     for target, rows in drawn.groupby("target"):
         shares = rows.loc[rows["coverage"] > 0, "coverage"]
-        answered = f", which answer {percent_span(shares)} of the questions" if len(shares) else ""
-        parts.append(f"{target:g} for {len(shares)}{answered}")
-    findings = [
-        f"The guaranteed accuracy of {len(drawn) // len(parts)} {methods} is {'; '.join(parts)}."
-    ]
+        answered = f" (for {percent_span(shares)} of the questions)" if len(shares) else ""
+        number = len(shares) or "none"
+        parts.append(f"{number} can guarantee an accuracy of {target:g}{answered}")
+    findings = [f"Of {len(drawn) // len(parts)} {methods}, {listed(parts)}."]
     known = drawn[(drawn["coverage"] > 0) & drawn["accuracy"].notna()]
     if len(known):
         n_below = (known["accuracy_high"] < known["target"]).sum()

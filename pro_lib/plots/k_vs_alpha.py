@@ -13,8 +13,8 @@ from pro_lib.plots.settings import per_setting
 from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values, draw_curves
 
 _SHOWN = (
-    "Mean number K of answers to a question that PRO uses, against α. Bands are 95 % confidence "
-    "intervals of the mean, which may be as narrow as the lines."
+    "Mean number K of answers to a question that PRO uses: those with p ≥ α, and at least one. "
+    "Bands are 95 % confidence intervals of the mean, which may be as narrow as the lines."
 )
 
 

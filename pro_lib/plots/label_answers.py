@@ -24,10 +24,10 @@ _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
 _JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all answers"}
 JUDGES = ("labels", "rouge_l")
 _SHOWN = (
-    "Difference in AUROC between each method and NLL (left), and AUROC (right), with 95 % "
-    "confidence intervals, if {n} labels of sampled answers{given} decide which answers are "
-    "correct, and if ROUGE-L > 0.3 decides for all answers. The labels correct a model that "
-    "predicts the other labels (prediction-powered inference)."
+    "AUROC of each method minus that of NLL (left), and AUROC (right), with 95 % confidence "
+    "intervals, if labels of {n} answers{given}, drawn at random, decide which answers are "
+    "correct, and if ROUGE-L > 0.3 decides for all answers. A model predicts the other labels, "
+    "and the labels correct its bias (prediction-powered inference)."
 )
 
 
@@ -155,6 +155,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         value=_QUANTITIES,
         group="judged",
         title="AUROC by labels and by ROUGE-L",
+        x="AUROC minus that of NLL, and AUROC",
         figure_columns=figure_columns,
         per_line=2,
         row_height=0.22,

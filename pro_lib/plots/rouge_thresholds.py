@@ -139,5 +139,7 @@ def caption(table: pd.DataFrame) -> str:
     setting = enough.columns.intersection(["dataset", "model", "protocol", "label"])
     moves = enough.groupby(list(setting))["auroc"].agg(np.ptp)
     if len(moves) and len(ends) > 1:
-        findings.append(f"The threshold changes no AUROC by more than {moves.max():.3f}.")
+        findings.append(
+            f"The threshold moves no AUROC itself (not drawn) by more than {moves.max():.3f}."
+        )
     return join_caption(_SHOWN, drawn.drop(columns="correctness"), *findings)

@@ -80,8 +80,9 @@ BASE_WORDS = (
 )
 _SHOWN = (
     "AUROC of PRO minus that of NLL, with 95 % confidence intervals, for simulated questions with "
-    f"{BASE_WORDS}. Each panel varies one property of a base case: a calibrated model, with whose "
-    "probabilities the true answer is drawn, and one spelling of each meaning."
+    f"{BASE_WORDS}. Each panel varies one property of a base case with calibration 1 and one "
+    "spelling of each meaning; the true answer is drawn with the probabilities of the model to the "
+    "power “calibration”."
 )
 
 
@@ -181,7 +182,7 @@ def caption(table: pd.DataFrame) -> str:
     ideal = every[is_ideal & (every["share_outside"] == 0)]
     findings = [
         f"PRO is {_world_counts(every, signs)}.",
-        f"If the model is calibrated, and a meaning with one spelling is always true, PRO is "
+        f"With calibration 1, one spelling of each meaning and a meaning that is true, PRO is "
         f"{_world_counts(ideal, signs)}.",
     ]
     return join_caption(_SHOWN, every, *findings)

@@ -140,7 +140,7 @@ def test_the_caption_says_after_which_changes_pro_differs_from_nll():
         "PRO is significantly better than NLL with one or more of K = 2, K = 5 and K = 10 in 1 of "
         "3 rows (+0.100 to +0.300). PRO is significantly worse than NLL with one or more of K = 2, "
         "K = 5 and K = 10 in 1 of 3 rows (−0.300 to −0.100). No α or K makes a significant "
-        "difference in the rows: answers of one meaning merged."
+        "difference with “answers of one meaning merged”."
     )
 
 

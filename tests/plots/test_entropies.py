@@ -52,7 +52,7 @@ def test_at_most_60_questions_are_drawn_in_the_order_of_their_bound():
 def test_the_caption_has_both_means():
     table = pd.DataFrame({"dataset": "d", "model": "m", "entropy": [1.0, 2.0], "tree_bound": 0.5})
     caption = entropies.caption(table.assign(n_questions=2, n_samples=10, search_alpha=0.01))
-    assert "each of 2 questions" in caption
+    assert "answers to 2 questions" in caption
     assert "search with α = 0.01" in caption
     assert "from 10 samples" in caption
     assert finding(caption) == (

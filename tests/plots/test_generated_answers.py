@@ -40,6 +40,6 @@ def test_the_caption_says_ranges_of_means():
     caption = generated_answers.caption(table.assign(n_questions=[30, 40]), alpha=0.4)
     assert finding(caption) == (
         "On average, 4.0 to 5.0 of 8 to 10 answers are distinct, and their probabilities sum to "
-        "0.50 to 0.90. If repeats count, the sum is above 1 for 0.0 to 100.0 % of the questions; "
-        "if they do not, PRO at α = 0.4 uses more than one answer for 0.0 to 100.0 %."
+        "0.50 to 0.90. If repeats count (not drawn), the sum is above 1 for 0.0 to 100.0 % of the "
+        "questions; if they do not, PRO at α = 0.4 uses more than one answer for 0.0 to 100.0 %."
     )

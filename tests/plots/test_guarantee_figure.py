@@ -95,7 +95,7 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
     table = invented(dataset=["d"], model=["m"])
     caption = guarantees.caption(table)
     assert (
-        "accuracy of 8 methods is 0.7 for 7, which answer 30.0 % of the questions; 0.8 for 7"
+        "Of 8 methods, 7 can guarantee an accuracy of 0.7 (for 30.0 % of the questions) and 7"
         in caption
     )
     assert "test questions is 0.800, and its interval is below the guarantee in 0 of 14" in caption
@@ -103,5 +103,8 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
     low = guarantees.caption(table.assign(accuracy_high=0.75))
     assert "below the guarantee in 7 of 14 cases" in low
     both = pd.concat([table, table.assign(model="n", coverage=0.0)])
-    assert "accuracy of 16 pairs of a method and a setting is 0.7 for 7" in guarantees.caption(both)
+    assert (
+        "Of 16 pairs of a method and a setting, 7 can guarantee an accuracy of 0.7"
+        in guarantees.caption(both)
+    )
     assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels", n_labels=60))

@@ -94,7 +94,8 @@ def test_the_caption_compares_pro_with_nll_and_says_how_far_aurocs_move():
     assert finding(rouge_thresholds.caption(pd.DataFrame(rows))) == (
         "At a threshold of 0.1, PRO is significantly better than NLL (+0.050, 95 % interval "
         "+0.040 to +0.060). At a threshold of 0.5, PRO is significantly better than NLL (+0.050, "
-        "95 % interval +0.040 to +0.060). The threshold changes no AUROC by more than 0.150."
+        "95 % interval +0.040 to +0.060). The threshold moves no AUROC itself "
+        "(not drawn) by more than 0.150."
     )
 
 
@@ -105,4 +106,4 @@ def test_the_caption_leaves_out_settings_with_few_correct_answers():
         for threshold in (0.1, 0.5)
         for method in ("PRO", "NLL")
     ]
-    assert "changes no AUROC" not in finding(rouge_thresholds.caption(pd.DataFrame(rows)))
+    assert "moves no AUROC" not in finding(rouge_thresholds.caption(pd.DataFrame(rows)))
