@@ -277,7 +277,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
             ax.hlines(drawn["place"], low, high, style["color"], lw=1)
         ax.plot(inside[value], inside["place"], **{**style, "ls": ""})
         edge = some.loc[is_below, "place"]
-        ax.plot([least] * len(edge), edge, color=style["color"], **_ARROW)
+        ax.plot(np.full(len(edge), least, float), edge, color=style["color"], **_ARROW)
         for place in inside.loc[inside[value].isna(), "place"]:
             ax.text(0.02, place, missing, **beside)
     for name, text in _row_texts(ax, rows, value, least).items():

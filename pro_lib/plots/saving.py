@@ -207,10 +207,10 @@ def tables_agree(one: str, other: str, *, is_exact: bool = False) -> bool:
     differs = np.zeros(len(tables[0]), bool)
     for name in tables[0].columns.difference(_PLACES):
         texts = [table[name].fillna("") for table in tables]
-        values = [pd.to_numeric(text, errors="coerce") for text in texts]
+        first, second = (pd.to_numeric(text, errors="coerce") for text in texts)
         factor = _FACTOR_OF_P_VALUES if name in _P_VALUES and not is_exact else 1
-        is_near = np.isclose(*values, rtol=factor * relative, atol=0)
-        is_near |= np.isclose(*values, rtol=0, atol=factor * absolute)
+        is_near = np.isclose(first, second, rtol=factor * relative, atol=0)
+        is_near |= np.isclose(first, second, rtol=0, atol=factor * absolute)
         is_count = texts[0].str.isdecimal() & texts[1].str.isdecimal()
         differs |= (texts[0] != texts[1]) & (is_count | ~is_near)
     n_allowed = 0 if is_exact else int(_SHARE_OF_ROWS * len(differs))
