@@ -132,9 +132,10 @@ class LabelPlan(Format):
             RunError: if a label belongs to another plan, or to another draw of this plan.
         """
         draws = self.draws()
-        positions = self.positions_of_labels(labels)
+        position_of = {self.answers[position]: position for position in draws}
+        positions = [position_of.get(key, -1) for key in _keys(labels)]
         given = zip(labels["phase"], labels["probability"], strict=True)
-        drawn = [draws.get(position) for position in positions.tolist()]
+        drawn = map(draws.get, positions)
         is_drawn = [pair == draw for pair, draw in zip(given, drawn, strict=True)]
         other = labels[~np.array(is_drawn, dtype=bool) | (labels["plan"] != self.digest)]
         if len(other):
@@ -143,7 +144,7 @@ class LabelPlan(Format):
                 f"question {other['question_id'].iloc[0]!r}; restore the plan of these labels, or "
                 "use another label file"
             )
-        return positions
+        return np.array(positions, dtype=np.intp)
 
     def draws(self) -> dict[int, tuple[int, float]]:
         """Return the phase and the inclusion probability of each chosen position."""
@@ -151,14 +152,6 @@ class LabelPlan(Format):
         for position, probability in zip(self.second or (), self.probabilities or (), strict=True):
             draws[position] = (2, probability)
         return draws
-
-    def positions_of_labels(self, labels: pd.DataFrame) -> IntArray:
-        """Return the position of the answer of each label; -1 for an answer that is not planned.
-
-        Labels have the question_id of their plan, also if the question has another one today.
-        """
-        position_of = {key: position for position, key in enumerate(self.answers)}
-        return np.array([position_of.get(key, -1) for key in _keys(labels)], dtype=np.intp)
 
     def positions_of_answers(self, answers: Answers) -> IntArray:
         """Return the position of each different answer (G,) of today; -1 if it is not planned.
@@ -171,7 +164,8 @@ class LabelPlan(Format):
         position_of = {key: position for position, key in enumerate(keys) if key}
         by_text = [position_of.get(key, -1) for key in _text_keys(answers.table)]
         positions = np.array(by_text, dtype=np.intp)
-        by_id = self.positions_of_labels(answers.table)
+        position_of = {key: position for position, key in enumerate(self.answers)}
+        by_id = np.array([position_of.get(key, -1) for key in _keys(answers.table)], dtype=np.intp)
         # An answer that was found by its text is not also the answer to another question.
         by_id[np.isin(by_id, positions)] = -1
         return np.where(positions < 0, by_id, positions)

@@ -179,6 +179,18 @@ class PlannedAnswers:
         units[self.positions] = np.arange(len(self.answers))
         return units
 
+    @cached_property
+    def _unit_of_question(self) -> dict[str, int]:
+        names = self.answers.table["question_id"].tolist()
+        return {name: unit for unit, name in enumerate(names)}
+
+    def with_plan(self, plan: LabelPlan) -> PlannedAnswers:
+        """Return the same answers with their plan after the draw of its second phase."""
+        other = replace(self, plan=plan)
+        # What is known about the answers does not depend on the second phase.
+        vars(other).update({**vars(self), "plan": plan})
+        return other
+
     def current_labels(self, labels: pd.DataFrame, *, is_whole: bool = False) -> CurrentLabels:
         """Return the labels that count for these answers.
 
@@ -195,8 +207,7 @@ class PlannedAnswers:
         units = self.unit_at[positions]
         exists = units >= 0
         # The question of an answer that is gone may exist.
-        unit_of_question = {name: unit for unit, name in enumerate(table["question_id"].tolist())}
-        by_id = [unit_of_question.get(name, -1) for name in labels["question_id"]]
+        by_id = [self._unit_of_question.get(name, -1) for name in labels["question_id"]]
         shown = table.reindex(np.where(exists, units, by_id))
         question = shown["question"].fillna("").to_numpy(object)
         references = shown["references"].map(references_digest).to_numpy(object)
@@ -244,7 +255,7 @@ class PlannedAnswers:
             np.isin(self.positions, first),
             n_second=self.plan.n_labels - len(first),
         )
-        return replace(self, plan=self.plan.with_second_phase(self.positions, probabilities))
+        return self.with_plan(self.plan.with_second_phase(self.positions, probabilities))
 
     @property
     def notes(self) -> tuple[str, ...]:

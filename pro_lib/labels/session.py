@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,7 @@ class LabelSession:
     is_adjudication: bool
     alphas: Mapping[str, float]
     alpha_sentence: str
+    _plan_state: tuple[int, int] | None = None
 
     @classmethod
     def open(
@@ -191,14 +192,18 @@ class LabelSession:
         """
         plan_file = plan_path(self.path)
         plan = self.planned.plan
-        if not plan.is_drawn:
+        state = plan_file.stat()
+        plan_state = (state.st_mtime_ns, state.st_ino)
+        # Reading the plan of many answers takes longer than a key may take.
+        if not plan.is_drawn and plan_state != self._plan_state:
+            self._plan_state = plan_state
             saved = LabelPlan.read(plan_file)
             if saved.model_copy(update={"second": None, "probabilities": None}) != plan:
                 raise RunError(
                     f"{plan_file} was replaced by another plan; open the label file again"
                 )
             if saved.is_drawn:
-                self.planned = replace(self.planned, plan=saved)
+                self.planned = self.planned.with_plan(saved)
         current = self.planned.current_labels(_read_labels(self.path), is_whole=True)
         advanced = self.planned.advance(current, self.alphas)
         if advanced is not self.planned:
