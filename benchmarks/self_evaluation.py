@@ -15,7 +15,7 @@ import pandas as pd
 from measuring import parse_arguments
 
 from pro_lib import Experiment, metrics
-from pro_lib.evaluation.self_evaluation import P_TRUE
+from pro_lib.evaluation.p_true import P_TRUE
 from pro_lib.metrics.judge_model import JUDGE_THRESHOLD
 from pro_lib.plots import benchmark
 

@@ -29,7 +29,7 @@ from pro_lib.common import catalog, files
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.self_evaluation import P_TRUE, with_p_true
+from pro_lib.evaluation.p_true import P_TRUE, with_p_true
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.stored_runs import stored_run
 from pro_lib.labels.estimates import LabelSample
@@ -221,6 +221,7 @@ class Experiment(Parameters):
                     answers,
                     options["samples"],
                     options["others"],
+                    convention=self.convention,
                     model=self.loaded(model),
                     cache=self._cache_folder(model, dataset) / "p_true.jsonl",
                 )

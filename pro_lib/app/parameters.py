@@ -31,7 +31,7 @@ from pro_lib.common.validation import (
 )
 from pro_lib.evaluation.inputs import PROTOCOLS
 from pro_lib.evaluation.methods import METHODS, find_methods
-from pro_lib.evaluation.self_evaluation import P_TRUE
+from pro_lib.evaluation.p_true import P_TRUE
 from pro_lib.generation.decoding.strategies import STRATEGIES
 from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets

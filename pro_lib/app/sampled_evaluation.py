@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pro_lib import scoring
-from pro_lib.evaluation.alpha_choice import AlphaChoice
+from pro_lib.evaluation.alpha_choice import AlphaChoice, given_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.labels.answers import prepare_answers
 from pro_lib.labels.estimates import LabelSample
@@ -51,11 +50,8 @@ class SampledEvaluation:
         is_pool = (split == "validation") & ~is_labelled
         pool = judged.rows(is_pool) if is_pool.any() else None
         ordered, alphas, sentence = prepare_answers(judged.rows(is_labelled), pool)
-        planned = sample.planned_answers(ordered)
-        judgement = planned.judgement(sample.labels)
-        reported = replace(planned.answers.evaluation, sampled_judgement=judgement)
-        if alpha is not None:
-            scoring.check_alpha(alpha, search_alpha=run.search_alpha)
-            alphas, sentence = dict.fromkeys(alphas, alpha), f"α = {alpha:g}, as given."
         choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_chosen=True)
-        return cls(sample, reported, alphas, choice)
+        if alpha is not None:
+            choice = replace(given_alpha(alpha, run.search_alpha), is_chosen=True)
+            alphas = dict.fromkeys(alphas, alpha)
+        return cls(sample, sample.with_labels(ordered), alphas, choice)

@@ -17,6 +17,7 @@ from pro_lib.evaluation.alpha_choice import (
     AlphaChoice,
     Splits,
     default_alpha,
+    given_alpha,
     half_of_texts,
     held_out_alpha,
 )
@@ -101,7 +102,7 @@ class ScoredAnswers:
     @cached_property
     def scores(self) -> pd.DataFrame:
         """The scores of all questions, a column per method, NaN where it has none."""
-        scores = _scores_of(self.judged.whole, self.alpha.alpha)
+        scores = _score_columns(self.judged.whole, self.alpha.alpha)
         if self.texts is not None:
             of_texts = self.texts.scores
             scores = scores.join(of_texts[[name for name in of_texts if name not in scores]])
@@ -158,7 +159,7 @@ class ScoredAnswers:
     @cached_property
     def reported_scores(self) -> pd.DataFrame:
         """The scores of the reported questions, a column per method that is compared."""
-        scores = _scores_of(self.reported, self.alpha.alpha)
+        scores = _score_columns(self.reported, self.alpha.alpha)
         return scores[[name for name in self.methods if name in scores]]
 
     @cached_property
@@ -326,7 +327,7 @@ def _score_names(evaluation: Evaluation) -> list[str]:
     return ["PRO", "NLL", *names, *evaluation.alpha_scores]
 
 
-def _scores_of(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
+def _score_columns(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
     """Return the scores of an evaluation at α, by their short names."""
     names = _score_names(evaluation)
     scores = evaluation.baselines
@@ -359,8 +360,7 @@ def _alpha_of(
 ) -> AlphaChoice:
     """Return α of PRO: the given one, the best one on judged answers, or 0.4."""
     if alpha is not None:
-        scoring.check_alpha(alpha, search_alpha=run.search_alpha)
-        return AlphaChoice(alpha, f"α = {alpha:g}, as given.")
+        return given_alpha(alpha, run.search_alpha)
     if is_fixed:
         why = "it must not depend on the answers that are compared"
     elif not len(judged.answers):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pro_lib.common.files import sha256
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation, alpha_grid
 from pro_lib.questions.repeats import normalized_question
+from pro_lib.scoring.likelihood import check_alpha
 
 # On fewer questions, a chosen α was worse than 0.4 for some published answers
 # (docs/results/experiment_log.md).
@@ -90,6 +91,24 @@ def default_alpha(search_alpha: float | None = None, *, why: str) -> AlphaChoice
     """
     alpha = max(DEFAULT_ALPHA, search_alpha or 0.0)
     return AlphaChoice(alpha, f"α = {alpha:g}, the default: {why}.")
+
+
+def given_alpha(alpha: float, search_alpha: float | None = None) -> AlphaChoice:
+    """Return an α that the user gives.
+
+    Args:
+        alpha: the α of PRO.
+        search_alpha: the α of an exact search; None for other answers.
+
+    Raises:
+        ValueError: α is outside [0, 1] or below search_alpha.
+
+    Example:
+        >>> given_alpha(0.2).reason
+        'α = 0.2, as given.'
+    """
+    check_alpha(alpha, search_alpha=search_alpha)
+    return AlphaChoice(alpha, f"α = {alpha:g}, as given.")
 
 
 def held_out_alpha(

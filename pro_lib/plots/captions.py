@@ -15,7 +15,7 @@ import pandas as pd
 from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.differences import holm, signed
 from pro_lib.plots.settings import is_by_labels
-from pro_lib.plots.style import PROTOCOLS, distinct_values, minus
+from pro_lib.plots.style import PROTOCOL_WORDS, distinct_values, minus
 
 FEWEST = 20  # correct and wrong answers that a setting needs
 LEVEL = 0.05  # of the tests, for all settings together
@@ -115,7 +115,7 @@ def _terms(text: str, table: pd.DataFrame) -> list[str]:
     """Return the meanings of the terms of a text, and of the names that a table has."""
     columns = ("method", "similarity", "dataset", "model")
     named = [str(name) for column in columns for name in distinct_values(table, column)]
-    counted = [PROTOCOLS.get(name, name) for name in distinct_values(table, "protocol")]
+    counted = [PROTOCOL_WORDS.get(name, name) for name in distinct_values(table, "protocol")]
     words = " ".join([text, *named, *counted])
     terms = []
     meanings = {name: method.meaning for name, method in METHODS.items()} | _TERMS
@@ -148,7 +148,8 @@ def by_protocol(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
         yield "", table
         return
     for protocol in protocols:
-        yield f"With {PROTOCOLS.get(protocol, protocol)}: ", table[table["protocol"] == protocol]
+        words = PROTOCOL_WORDS.get(protocol, protocol)
+        yield f"With {words}: ", table[table["protocol"] == protocol]
 
 
 def comparison(

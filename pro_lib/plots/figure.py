@@ -15,7 +15,7 @@ from pro_lib.common.validation import SentenceError
 from pro_lib.plots.captions import span
 from pro_lib.plots.style import (
     PRINTED,
-    PROTOCOLS,
+    PROTOCOL_WORDS,
     STYLE,
     WIDTHS,
     Axes,
@@ -157,7 +157,7 @@ def _panel_title(rows: pd.DataFrame, columns: Sequence[str]) -> str:
     names = []
     for column in columns:
         value = str(rows[column].iloc[0])
-        names.append(PROTOCOLS.get(value, value) if column == "protocol" else value)
+        names.append(PROTOCOL_WORDS.get(value, value) if column == "protocol" else value)
     if "n_questions" in rows:
         names.append(f"n\xa0=\xa0{span(rows['n_questions'], '{:,.0f}')}")
     return ", ".join(names)
@@ -169,7 +169,7 @@ def _shared_setting(table: pd.DataFrame, in_legend: Collection[str]) -> str:
     for column in ("dataset", "model", "protocol"):
         values = distinct_values(table, column)
         if len(values) == 1 and values[0] not in ("", *in_legend):
-            names.append(PROTOCOLS.get(values[0], values[0]))
+            names.append(PROTOCOL_WORDS.get(values[0], values[0]))
     return ", ".join(names)
 
 

@@ -16,7 +16,7 @@ from pro_lib.plots.captions import (
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import FIXED_KS
 from pro_lib.plots.settings import aurocs, per_setting
-from pro_lib.plots.style import PROTOCOLS, Figure
+from pro_lib.plots.style import PROTOCOL_WORDS, Figure
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that beam search "
@@ -52,7 +52,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     table = checked_table(table, ["protocol", "choice", "auroc_minus_nll"], "protocols")
-    table = table.assign(row=table["choice"], counted=table["protocol"].replace(PROTOCOLS))
+    table = table.assign(row=table["choice"], counted=table["protocol"].replace(PROTOCOL_WORDS))
     with row_figure(
         table,
         *("model", "dataset"),
@@ -73,10 +73,10 @@ def caption(table: pd.DataFrame) -> str:
         parts = []
         for protocol, rows in table[table["choice"] == choice].groupby("protocol", sort=False):
             signs = significant_signs(rows[has_enough(rows)])
+            words = PROTOCOL_WORDS.get(str(protocol), protocol)
             parts.append(
-                f"{signed_span(rows['auroc_minus_nll'])} with "
-                f"{PROTOCOLS.get(str(protocol), protocol)} (significant in {(signs != 0).sum()} of "
-                f"{len(rows)} settings)"
+                f"{signed_span(rows['auroc_minus_nll'])} with {words} "
+                f"(significant in {(signs != 0).sum()} of {len(rows)} settings)"
             )
         findings.append(f"With {choice}, PRO minus NLL is {listed(parts)}.")
     return join_caption(_SHOWN, table, *findings)

@@ -53,7 +53,7 @@ STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | 
 }
 _ALPHA_LABEL = "α: PRO uses the answers with p ≥ α"
 ALPHA_LABELS = {"log": f"{_ALPHA_LABEL} (logarithmic above 0.001)", "linear": _ALPHA_LABEL}
-PROTOCOLS = {"paper": "repeats counted", "workbench": "each answer once"}
+PROTOCOL_WORDS = {"paper": "repeats counted", "workbench": "each answer once"}
 
 
 def line_style(index: int) -> dict[str, Any]:

@@ -18,7 +18,13 @@ _MOST_IDEAS = 10  # sampled answers that the prompt shows
 
 
 def with_p_true(
-    answers: Run, samples: Run, others: Sequence[Run], *, model: ChoiceModel, cache: Path
+    answers: Run,
+    samples: Run,
+    others: Sequence[Run],
+    *,
+    convention: str,
+    model: ChoiceModel,
+    cache: Path,
 ) -> Run:
     """Return a run whose questions have the score P(True) of their judged answer.
 
@@ -29,13 +35,15 @@ def with_p_true(
         answers: the run that most methods read.
         samples: the run of samples.
         others: further runs whose answers may be the most probable one.
+        convention: `complete` (ending included) or `answer_tokens` (ending left out), by which the
+            most probable answer is judged.
         model: the model that answered.
         cache: the file in which the model's replies are kept.
     """
     question_ids = list(answers.questions["question_id"])
     samples = samples.select(question_ids=question_ids)
     others = [run.select(question_ids=question_ids) for run in others]
-    tops = [run.top() for run in (answers, samples, *others)]
+    tops = [run.top(convention=convention) for run in (answers, samples, *others)]
     judged = runs.most_probable_answers(tops)
     texts_by_question = samples.answers.groupby("question_id")["text"].apply(list).to_dict()
     ideas = [texts_by_question.get(name, [])[:_MOST_IDEAS] for name in question_ids]
