@@ -112,7 +112,6 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         y="share of questions",
         figure_columns=figure_columns,
         height=1.8,
-        sharex=True,
     ) as (figure, panels):
         draw_against_alpha(panels, _LINES)
     return figure

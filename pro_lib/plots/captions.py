@@ -23,8 +23,9 @@ ABBREVIATIONS = "Abbreviations: "  # begins the last line of a caption
 # What the names in pictures and captions mean, besides those of methods
 _TERMS = {
     "AUROC": "probability that a wrong answer has a higher uncertainty than a correct one",
-    "PRO": "lower bound of the entropy, −Σ p log p − (1 − Σ p) log of the least p, over the K "
-    "answers with p ≥ α, or the most probable one if there are none",
+    "PRO": "lower bound of the entropy if each answer counts once, −Σ p log p − (1 − Σ p) log of "
+    "the least p, over the K answers with p ≥ α, or the most probable one if there are none, which "
+    "is NLL",
     "NLL": "negative log-likelihood, −log p of the most probable answer",
     "ALL": "average log-likelihood, NLL per token",
     "NE": "normalized entropy, mean of −log p per token",
@@ -78,8 +79,12 @@ def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
     paragraphs = [f"{shown} {answer_sentence(table)}", " ".join(filter(None, findings))]
     text = "\n\n".join(filter(None, paragraphs))
     terms = f"{ABBREVIATIONS}{'; '.join(_terms(text, table))}."
-    if " minus " in text and (table.get("n_differ", pd.Series()) == 0).any():
-        terms += " A point without an interval: both scores order all questions alike."
+    if "interval" in text and " minus " in text:
+        terms += " An interval narrower than its mark is hidden"
+        are_alike = (table.get("n_differ", pd.Series()) == 0).any()
+        terms += (
+            "; none is drawn where both scores order all questions alike." if are_alike else "."
+        )
     return f"{text}\n\n{terms}"
 
 

@@ -163,7 +163,6 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         y="share found",
         figure_columns=figure_columns,
         least_height=0.7,
-        sharex=True,
     ) as (figure, panels):
         draw_against_alpha(panels, _LINES)
     return figure

@@ -70,6 +70,16 @@ def test_it_can_be_read_at_both_widths():
     check_figure(answer_sets.draw, invented(**setting), n_panels=4)
 
 
+def test_each_panel_has_its_own_numbers_below_alpha():
+    table = invented(dataset=["d", "e"], model=["m"])
+    table.loc[table["dataset"] == "e", "set_size"] = 5
+    noted = [
+        [label.get_text() for label in ax.get_xticklabels()] for ax in answer_sets.draw(table).axes
+    ]
+    alphas = ("0.005", "0.05", "0.4")
+    assert noted == [[f"{alpha}\n({size})" for alpha in alphas] for size in ("123.4", "5.0")]
+
+
 def test_lines_have_the_alphas_that_are_fixed_beforehand():
     figure = answer_sets.draw(invented(dataset=["d"], model=["m"]))
     assert legend(figure) == [
