@@ -42,7 +42,7 @@ def read_answers(
         **reading: the parameters `columns` and `separator` of `import_answers`.
 
     Raises:
-        SentenceError: the fields of a run folder are to be read.
+        SentenceError: a run folder is to be read as a file.
     """
     reading["strict"] = strict
     of_files = {"questions": questions, "log_metric": log_metric, "fields": fields, **reading}
@@ -55,7 +55,11 @@ def read_answers(
         return import_answers(path, **of_files)
     if fields:
         raise SentenceError(f"{path} is a run folder; --fields needs a file of responses.")
+    if log_metric:
+        raise SentenceError(f"{path} is a run folder; log:{log_metric} needs a log.")
     if questions is None:
+        if reading.get("separator"):
+            raise SentenceError(f"{path} is a run folder; --separator needs --questions.")
         return read_run(path, all_questions=all_questions)
     question_set = load_questions(path=questions, split=None, n_shots=0, **reading)
     with warnings.catch_warnings():

@@ -100,7 +100,11 @@ def _mistrust_quarter(scored: ScoredAnswers, method: str, why: str) -> Mistrust:
     else:
         limit = float(np.nanquantile(scores, 1 - _MISTRUSTED_SHARE, method="lower"))
         is_high = scores > limit
-        sentences.append(f"Mistrust the most uncertain quarter: {method} above {limit:z.4g}.")
+        which = f"most uncertain quarter: {method} above {limit:z.4g}"
+        if not is_high.any():
+            is_high = scores == limit
+            which = f"answers with the highest {method}, {limit:z.4g}: more than a quarter have it"
+        sentences.append(f"Mistrust the {which}.")
     n_missing = int(np.isnan(scores).sum())
     if n_missing:
         sentences.append(f"{n_missing:,} questions have no score.")

@@ -41,8 +41,12 @@ INPUTS: dict[str, str] = {
 }
 # These are computed once for each similarity.
 SIMILARITY_INPUTS = frozenset(list(INPUTS)[list(INPUTS).index("similarity") :])
-# Names of rows in tables of methods, which a method must not have.
-RESERVED = ("PRO, default", "PRO, oracle", "oracle")
+# Names that a method must not have: those of rows in tables of methods, and of columns of the table
+# of `pro score`.
+RESERVED = (
+    *("PRO, default", "PRO, oracle", "oracle", "pro", "nll", "n_kept", "mass", "kept"),
+    *("question_id", "question", "text", "field", "correct", "mistrust", "reason", "likelier_cut"),
+)
 LEXICAL = ", lexical"  # ends the names of scores by the lexical similarity
 FIGURES = ("auroc", "answered", "calibration")
 _GROUP = "pro_lib.methods"  # of entry points
@@ -135,9 +139,9 @@ def register(method: Method | Callable[..., FloatArray]) -> Method:
             f"method {added.name!r} reads {unknown[0]!r}, which is unknown; the arguments of its "
             f"function may be alpha, {', '.join(INPUTS)}"
         )
-    if not added.name.strip() or "," in added.name or added.name in RESERVED:
+    if not added.name.strip() or "," in added.name:
         raise SentenceError(f"method name {added.name!r} must be a text without a comma")
-    if added.name in BUILT_IN:
+    if added.name in BUILT_IN or added.name in RESERVED:
         raise SentenceError(f"method {added.name!r} exists already; choose another name")
     METHODS[added.name] = added
     return added

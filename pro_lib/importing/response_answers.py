@@ -38,6 +38,7 @@ def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[Answer]:
             names = [name for name in RUN_COLUMNS if choice.get(name) is not None]
             fields = {name: choice[name] for name in names}
             fields["log_prob"] = value_at(choice, response_format.log_prob)
+            fields["text"] = value_at(choice, response_format.text)
             reason = "stop" if fields.get("finished", True) is True else "length"
             yield Answer(**fields, token_texts=choice.get("tokens"), reason=reason)
         return

@@ -140,6 +140,8 @@ def _inspect_fields(log: dict) -> dict[str, Any]:
     return {"log_metrics": values}
 
 
+# The names of the log-probability of an answer in rows and records.
+_LOG_PROB = "log_prob || logprob || log_probability || cumulative_logprob"
 # The first format that recognizes a response reads it. Formats with unique fields come first.
 RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
     ResponseFormat(
@@ -270,7 +272,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         "",
         ("answers",),
         "answers",
-        log_prob="log_prob || logprob || log_probability || cumulative_logprob",
+        log_prob=_LOG_PROB,
         is_record=True,
     ),
     ResponseFormat(
@@ -278,7 +280,8 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         "CSV, Parquet or JSON lines with `question_id`, `text` and `log_prob`, a row per answer",
         "",
         ("question_id || question", "text || log_prob || token_log_probs"),
-        log_prob="log_prob",
+        text="text || response || completion || answer",
+        log_prob=_LOG_PROB,
         is_record=True,
     ),
 )

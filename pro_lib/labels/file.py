@@ -138,7 +138,8 @@ def read_label_file(path: str | Path) -> pd.DataFrame:
         path: the label file.
 
     Returns:
-        A row per label, with the columns of `Label` and `answer`, from `answer_key`.
+        A row per label, with the columns of `Label`, `answer`, from `answer_key`, and `given`: the
+        numbers in the order in which labels were given or changed.
 
     Raises:
         RunError: naming the file and the line, if the file does not exist or another line is not a
@@ -160,15 +161,18 @@ def read_label_file(path: str | Path) -> pd.DataFrame:
         if own:
             del given[own[-1]]
     labels: list[Label] = []
+    numbers: list[int] = []
     index_of: dict[tuple[object, ...], int] = {}
-    for label in given:
+    for number, label in enumerate(given):
         answer = (label.dataset, label.question_id, answer_key(label.text), label.repetition)
         index = index_of.setdefault((label.labeller, *answer), len(labels))
         if label.change and index < len(labels):
             labels[index] = label
+            numbers[index] = number
         else:
             labels.append(label)
-    return label_table(labels)
+            numbers.append(number)
+    return label_table(labels).assign(given=numbers)
 
 
 def is_label_sample(path: str | Path) -> bool:

@@ -124,8 +124,8 @@ class LabelSession:
 
         Args:
             action: `open` shows the next answer, `give` labels the shown answer, `undo` withdraws
-                the last label, `change` gives an earlier label anew, `guideline` stores the
-                guideline, `labels` lists the given labels, `estimates` and `history` estimate.
+                the last label or change, `change` gives an earlier label anew, `guideline` stores
+                the guideline, `labels` lists the given labels, `estimates` and `history` estimate.
             n_given: the number of labels that the page knows. If the file has another number, a
                 message was sent twice or from an old page, and only the state is returned.
             correct: for `give` and `change`: True for right, False for wrong, None for "cannot
@@ -181,8 +181,8 @@ class LabelSession:
     def _undo(self, current: CurrentLabels) -> None:
         """Withdraw the last label of this person, unless the page did not show it."""
         labels = _read_labels(self.path)
-        last = labels.index[labels["labeller"] == self.labeller][-1:]
-        if last.isin(self._own(current).index).any():
+        last = _last_given(labels[labels["labeller"] == self.labeller])
+        if last.index.isin(self._own(current).index).any():
             append_undo(self.path, self.labeller)
 
     def _read_and_advance(self) -> CurrentLabels:
@@ -196,12 +196,12 @@ class LabelSession:
         plan_state = (state.st_mtime_ns, state.st_ino)
         # Reading the plan of many answers takes longer than a key may take.
         if not plan.is_drawn and plan_state != self._plan_state:
-            self._plan_state = plan_state
             saved = LabelPlan.read(plan_file)
             if saved.model_copy(update={"second": None, "probabilities": None}) != plan:
                 raise RunError(
                     f"{plan_file} was replaced by another plan; open the label file again"
                 )
+            self._plan_state = plan_state
             if saved.is_drawn:
                 self.planned = self.planned.with_plan(saved)
         current = self.planned.current_labels(_read_labels(self.path), is_whole=True)
@@ -245,7 +245,7 @@ class LabelSession:
             "agreement": [],
         }
         if len(own):
-            last = own[["text", "correct", "comment"]].iloc[-1]
+            last = _last_given(own)[["text", "correct", "comment"]].iloc[0]
             state["last"] = {**last, "text": _visible(last["text"])}
         if request is not None:
             state["answer"] = self._shown(request.position)
@@ -394,4 +394,9 @@ def _lock_of(path: Path) -> FileLock:
 
 
 def _read_labels(path: Path) -> pd.DataFrame:
-    return read_label_file(path) if path.exists() else label_table([])
+    return read_label_file(path) if path.exists() else label_table([]).assign(given=[])
+
+
+def _last_given(labels: pd.DataFrame) -> pd.DataFrame:
+    """Return the row of the label that was given or changed last, which undo withdraws."""
+    return labels.sort_values("given").tail(1)

@@ -62,8 +62,10 @@ QUESTION = '{"question_id": "z", "question": "z?", "references": ["Paris"]}\n'
         (["score", "empty.jsonl"], "empty.jsonl"),
         (["score", "records.jsonl", "--correctness", "exact"], "exact_match"),
         (["score", "records.jsonl", "--questions", "questions.jsonl"], "not among the given"),
+        (["score", "runs", "--correctness", "log:match"], "a run folder; log:match needs a log"),
+        (["score", "runs", "--separator", ";"], "a run folder; --separator needs --questions"),
     ],
-    ids=range(7),
+    ids=range(9),
 )
 @pytest.mark.usefixtures("records")
 def test_an_error_is_one_line_with_exit_status_1(words, named, tmp_path, monkeypatch):

@@ -239,8 +239,9 @@ def test_a_plan_is_drawn_anew_for_other_answers_or_another_number_before_the_fir
     assert session.reply("open")["notes"] == []
     first = opened(tmp_path)
     session = opened(tmp_path, n_planned=40)
-    with pytest.raises(RunError, match="was replaced by another plan; open the label file again"):
-        give(first, 1)
+    for _ in range(2):  # the second key is refused as the first
+        with pytest.raises(RunError, match="was replaced by another plan; open the label file"):
+            give(first, 1)
     assert not session.path.exists()
     assert session.planned.plan.n_labels == 40
     give(session, 1)
@@ -430,7 +431,8 @@ def test_the_list_has_the_own_labels_without_repetitions_and_each_can_be_changed
     again = session.reply("labels")["labels"]
     assert again == [*rows[:4], row | {"correct": new, "comment": "a nickname"}, *rows[5:]]
     assert len(labels_of(session)) == 15
-    # Undo withdraws the change first, and then the last label.
+    # Undo withdraws the change first, which the page shows as the last label, and then the last.
+    assert changed["last"] == {"text": row["text"], "correct": new, "comment": "a nickname"}
     assert session.reply("undo", 12)["n_given"] == 12
     assert session.reply("labels")["labels"] == rows
     assert session.reply("undo", 12)["n_given"] == 11

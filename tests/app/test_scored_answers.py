@@ -102,6 +102,24 @@ def test_a_quarter_is_mistrusted_if_the_score_separates():
     )
 
 
+def test_of_a_highest_score_that_more_than_a_quarter_have_all_are_mistrusted():
+    low = [(0.9 - number / 200, True) for number in range(24)]
+    scored = score_answers(run_of(*low, *[(0.1, number < 2) for number in range(16)]))
+    mistrust = find_mistrust(scored, "NLL")
+    assert np.flatnonzero(mistrust.is_mistrusted).tolist() == list(range(24, 40))
+    assert mistrust.sentence == (
+        "Mistrust the answers with the highest NLL, 2.303: more than a quarter have it."
+    )
+
+
+def test_a_given_score_with_the_name_of_a_column_does_not_replace_it():
+    scores = {"mass": 0.25, "text": 3.0}
+    row = record(0, answer("a", 0.5), references=["a"], scores=scores)
+    scored = score_answers(importing.import_answers([row]))
+    assert scored.rows[["text", "mass"]].to_numpy().tolist() == [["a", pytest.approx(0.5)]]
+    assert {"mass, given", "text, given"} <= set(scored.scores)
+
+
 def test_nothing_is_marked_if_it_is_not_shown_that_the_score_separates():
     rng = np.random.default_rng(0)
     few = [(0.9 - number / 20, letter == "r") for number, letter in enumerate("rwrrwrwrwwrw")]
