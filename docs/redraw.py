@@ -43,7 +43,7 @@ TABLES = {
 }
 AT_ALPHA = {"alpha": 0.4}
 DRAWN_OPTIONS = {"00_explore_examples": AT_ALPHA}
-CAPTION_OPTIONS = dict.fromkeys(("00_explore_examples", "00_exposure", "01_generate"), AT_ALPHA)
+CAPTION_OPTIONS = dict.fromkeys(("00_explore_examples", "00_exposure"), AT_ALPHA)
 
 
 def read(folder: Path, name: str) -> pd.DataFrame:

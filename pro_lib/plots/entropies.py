@@ -12,15 +12,22 @@ from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Entropy of the answers to {n_drawn} questions, evenly spaced in the order of a guaranteed "
-    "lower bound: the tree bound of an exact search with α = {alpha}. Circles are estimates from "
-    "{n_samples} samples with 95 % confidence intervals; an estimate below the bound is too small "
-    "by chance."
+    "Entropy of the answers to {n_drawn} of {n_questions} questions{each}, evenly spaced in the "
+    "order of a guaranteed lower bound (line): the tree bound of an exact search with α = {alpha}. "
+    "An estimate (circle) is the mean, over {n_samples} samples, of the sum of the next-token "
+    "entropies along a sample. Its 95 % confidence interval may be narrower than the circle; an "
+    "estimate below the bound is too small by chance."
 )
 _MOST_QUESTIONS = 60
-_DOTS: dict[str, dict[str, Any]] = {
-    "entropy": {"label": "estimate from samples", "color": COLORS[0], "marker": "o"},
-    "tree_bound": {"label": "lower bound", "color": COLORS[1], "marker": "s"},
+_STYLES: dict[str, dict[str, Any]] = {
+    "tree_bound": {"label": "lower bound", "color": COLORS[1], "lw": 1},
+    "entropy": {
+        "label": "estimate from samples",
+        "color": COLORS[0],
+        "ls": "",
+        "marker": "o",
+        "ms": 2.5,
+    },
 }
 
 
@@ -59,7 +66,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
             model and n_questions.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
-    table = checked_table(table, [*_DOTS, "entropy_low", "entropy_high"], "entropies")
+    table = checked_table(table, [*_STYLES, "entropy_low", "entropy_high"], "entropies")
     with labelled_figure(
         table,
         *("model", "dataset"),
@@ -74,18 +81,22 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
             some = rows.sort_values("tree_bound").iloc[places]
             shares = (places + 1) / len(rows)
             ax.vlines(shares, some["entropy_low"], some["entropy_high"], COLORS[0], lw=0.7)
-            for column, style in _DOTS.items():
-                ax.plot(shares, some[column], ls="", ms=2.5, **style)
+            for column, style in _STYLES.items():
+                ax.plot(shares, some[column], **style)
             set_ticks(ax.xaxis, SHARE_TICKS)
-            ax.set(xlim=(-0.02, 1.02), ylim=(0, 1.1 * table["entropy"].max()))
+            ax.set_xlim(-0.02, 1.02)
+        panels[0][0].set_ylim(bottom=0)  # of all panels, when their intervals are drawn
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Compare the means of the entropy and of the bound."""
-    means = table.groupby(["dataset", "model"], sort=False)[["entropy", "tree_bound"]].mean()
+    settings = table.groupby(["dataset", "model"], sort=False)
+    means = settings[["entropy", "tree_bound"]].mean()
     shown = _SHOWN.format(
-        n_drawn=span(table.groupby(["dataset", "model"]).size().clip(upper=_MOST_QUESTIONS), "{}"),
+        n_drawn=span(settings.size().clip(upper=_MOST_QUESTIONS), "{}"),
+        n_questions=span(table["n_questions"], "{:,.0f}"),
+        each=" in each setting" * (len(means) > 1),
         alpha=span(table["search_alpha"], "{:g}"),
         n_samples=span(table["n_samples"], "{}"),
     )

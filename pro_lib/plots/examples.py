@@ -16,6 +16,7 @@ from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
 from pro_lib.runs.run import Run
 
 _N_EXAMPLES = 6
+_N_ANSWERS = 5  # drawn of each
 _KINDS = ("unknown", "right", "wrong", "several kept")
 _TITLE_LENGTHS = {1: 25, 2: 34}  # characters of a line above a panel, by the figure's columns
 _LABEL_LENGTH = 24  # characters of an answer beside a panel
@@ -133,7 +134,9 @@ def draw(
     table = checked_table(table, _COLUMNS, "examples")
     length = _TITLE_LENGTHS[figure_columns]
     questions = table["question"].unique()[:: 3 - figure_columns]
-    shown = table[table["question"].isin(questions)].groupby("question", sort=False).head(5)
+    shown = (
+        table[table["question"].isin(questions)].groupby("question", sort=False).head(_N_ANSWERS)
+    )
     most = max(3, shown["question"].value_counts().max())
     with labelled_figure(
         shown.drop(columns="n_questions", errors="ignore"),
@@ -153,7 +156,8 @@ def draw(
             places = pd.Series(range(len(rows)), rows.index)
             for is_kept, some in rows.groupby("is_kept", sort=False):
                 bars = ax.barh(places[some.index], some["probability"], **_BARS[bool(is_kept)])
-                ax.bar_label(bars, fmt="{:.3f}", fontsize=7, padding=2, bbox=_BOX)
+                values = some["probability"].map("{:.3f}".format).replace("0.000", "<0.001")
+                ax.bar_label(bars, values, fontsize=7, padding=2, bbox=_BOX)
             marks = rows["is_correct"].eq(True).map({True: "✓ ", False: ""})
             names = [_short(text, _LABEL_LENGTH) or "(empty)" for text in rows["text"].fillna("")]
             ax.set_yticks(range(len(rows)), marks + names)
@@ -174,11 +178,15 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     pro = table.groupby("question", sort=False)["pro"].first()
     n_kept = table.groupby("question", sort=False)["is_kept"].sum()
     n_several = int((n_kept > 1).sum())
+    found = " found by diverse beams" if (table["strategy"] == "diverse_beam").all() else ""
+    kinds = "one answer used and correct, or one used and wrong"
+    if n_several:
+        kinds += ", or several used"
     shown = (
-        f"The most probable answers to {len(pro)} questions with their probabilities, and "
-        f"α = {alpha:g} (dashed). PRO uses the filled answers, which have p ≥ α or are the most "
-        "probable, and ✓ marks correct ones. The questions are drawn by kind: one answer used and "
-        "correct, one and wrong, or several."
+        f"The most probable answers{found} to {len(pro)} questions with their probabilities, at "
+        f"most {_N_ANSWERS} each, repeats not counted, and α = {alpha:g} (dashed). PRO uses the "
+        "filled answers, which have p ≥ α or are the most probable, and ✓ marks correct ones. The "
+        f"questions are drawn by kind: {kinds}."
     )
     finding = (
         f"PRO is {span(pro, '{:.2f}')} nats, and uses several answers for {n_several} of "

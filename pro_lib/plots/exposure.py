@@ -98,7 +98,8 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
     shown = (
         "Share of correct answers (left) and mean PRO "
         f"at α = {alpha:g} (right), with 95 % confidence intervals, by the number of training "
-        "documents about the asked fact and the share of them that state a wrong answer."
+        "documents about the asked fact and the share of them that are false. Only facts with at "
+        "least 4 documents have false ones, because 25 % of fewer documents is not a whole number."
     )
     rows = table[table["exposure"] == table["exposure"].max()]
     values = rows.pivot_table("mean", "conflict", "measure")
@@ -107,7 +108,7 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
         means = values.loc[conflict]
         parts.append(
             f"{100 * means['accuracy']:.1f} % of the answers are correct if {100 * conflict:g} % "
-            f"of them are false (mean PRO: {means['PRO']:.2f} nats)"
+            f"of the documents are false (mean PRO: {means['PRO']:.2f} nats)"
         )
     finding = f"With {rows['exposure'].iloc[0]} documents, {', but '.join(dict.fromkeys(parts))}."
     return join_caption(shown, table.assign(correctness="ROUGE-L > 0.3"), finding)

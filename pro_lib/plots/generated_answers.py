@@ -1,10 +1,12 @@
 """The generated answers: how many are distinct, how probable they are, their cost (notebook 01)."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from pro_lib import scoring
-from pro_lib.plots.captions import join_caption, percent_span, span
+from pro_lib.plots.captions import join_caption, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
 from pro_lib.plots.style import Figure, distinct_values, draw_curves
@@ -87,48 +89,45 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         pd.concat(measured),
         *("dataset", "measure"),
         title="Distinct answers to a question, and the sum of their probabilities",
-        y="share of questions with at most this",
+        y="share of questions with at most x",
         untitled=["measure"],
         figure_columns=figure_columns,
         per_line=2,
         height=1.3,
     ) as (figure, panels):
         for ax, rows in panels:
-            draw_curves(ax, rows, "model", models, "value", "share", marker="")
-            ax.set_xlabel(_MEASURES[rows["measure"].iloc[0]])
+            measure = rows["measure"].iloc[0]
+            style: dict[str, Any] = {"marker": ""}
+            if measure == "n_distinct":
+                style["drawstyle"] = "steps-post"
+            draw_curves(ax, rows, "model", models, "value", "share", **style)
+            ax.set_xlabel(_MEASURES[measure])
             ax.set(xlim=(0, 1.02 * rows["value"].max()), ylim=(0, 1.03))
     return figure
 
 
-def caption(table: pd.DataFrame, *, alpha: float) -> str:
-    """Say how many answers are distinct, how probable they are, and when PRO can differ from NLL.
-
-    Args:
-        table: the table.
-        alpha: the α at which its column k counts the answers that PRO keeps.
-    """
-    is_above = table["mass_with_repeats"] > 1 + 1e-6
-    table = table.assign(is_above=is_above, has_several=table["k"] > 1)
-    columns = ["n_answers", "n_distinct", "mass", "is_above", "has_several"]
+def caption(table: pd.DataFrame) -> str:
+    """Say how many answers are distinct, and how probable they are."""
+    columns = ["n_answers", "n_distinct", "mass"]
     means = table.groupby(["dataset", "model"])[columns].mean()
     shown = (
         "Share of questions with at most a given number of distinct answers (left), and with at "
-        "most a given sum of their probabilities (right), with 95 % bands for the whole lines."
+        "most a given sum of their probabilities (right). Each band contains its whole true line "
+        "with a probability of at least 95 %."
     )
-    findings = [
+    finding = (
         f"On average, {span(means['n_distinct'], '{:.1f}')} of "
         f"{span(means['n_answers'], '{:.0f}')} answers are distinct, and their probabilities sum "
-        f"to {span(means['mass'], '{:.2f}')}.",
-        f"If repeats count (not drawn), the sum is above 1 for {percent_span(means['is_above'])} "
-        f"of the questions; if they do not, PRO at α = {alpha:g} uses more than one answer for "
-        f"{percent_span(means['has_several'])}.",
-    ]
-    return join_caption(shown, table, *findings)
+        f"to {span(means['mass'], '{:.2f}')}."
+    )
+    return join_caption(shown, table, finding)
 
 
 def _cumulative_shares(table: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Return the share of questions with at most each value, in each dataset and of each model."""
-    values = np.linspace(0, max(1.0, table[measure].max()), 201)
+    highest = max(1.0, table[measure].max())
+    n_steps = 200 if measure == "mass" else int(highest)
+    values = np.linspace(0, highest, n_steps + 1)
     parts = []
     settings = list(table.columns.intersection(["dataset", "model", "n_questions"]))
     for setting, rows in table.groupby(settings, sort=False):

@@ -29,9 +29,11 @@ _SHOWN = (
     "Share of the test questions that each method lets the model answer, and accuracy of these "
     "answers with its 95 % confidence interval. {n} validation questions choose the threshold of "
     "the uncertainty so that this accuracy (dashed lines) is guaranteed with a confidence of "
-    "{confidence:g} % for each method and accuracy by itself; without a symbol, it is not "
+    "{confidence:g} % for each method and accuracy (not jointly); without a symbol, it is not "
     "guaranteed."
 )
+_NOT_DRAWN = " Not drawn: {names}, because no method can guarantee any of these accuracies there."
+_SETTING = ["dataset", "model", "protocol"]
 _QUANTITIES = {"share of questions answered": "coverage", "accuracy of these answers": "accuracy"}
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
@@ -127,9 +129,9 @@ def _rows(
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the share of questions that each method may answer, and the accuracy on these.
 
-    There are two panels for each dataset, model and protocol: the shares and the accuracies. They
-    have a row for each method that figures of AUROC have, and a symbol for each target that is
-    guaranteed for any of them.
+    There are two panels for each dataset, model and protocol with a guarantee: the shares and the
+    accuracies. They have a row for each method that figures of AUROC have, and a symbol for each
+    target that is guaranteed for any of them.
 
     Args:
         table: needs the columns method, target, coverage and accuracy. It may have similarity, the
@@ -138,9 +140,11 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
     table = table[drawn_methods(table)]
-    table = table.assign(row=method_labels(table))
-    is_guaranteed = table["coverage"] > 0
-    shown = table[is_guaranteed] if is_guaranteed.any() else table
+    is_shown = _has_guarantee(table, _SETTING) & _has_guarantee(table, ["target"])
+    shares = table["coverage"].where(table["coverage"] > 0)
+    table = table.assign(row=method_labels(table), coverage=shares)
+    shown = table[is_shown] if is_shown.any() else table
+    names = distinct_values(table, "row")
     styles = {
         target: line_style(index) | {"label": f"guaranteed accuracy {target:g}"}
         for index, target in enumerate(sorted(shown["target"].unique()))
@@ -157,29 +161,43 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         row_height=0.2,
         least_row_height=0.108,
         sharex="col",
-        missing="not guaranteed",
-        names=distinct_values(table, "row"),
+        missing="",
+        names=names,
     ) as (figure, panels):
         for ax, rows in panels:
             is_accuracy = _QUANTITIES[rows["quantity"].iloc[0]] == "accuracy"
             ax.set_xlabel("accuracy" if is_accuracy else "share of questions")
-            for target, style in styles.items():
-                if is_accuracy:
+            if is_accuracy:
+                for target, style in styles.items():
                     ax.axvline(target, color=style["color"], lw=0.8, ls="--")
+                continue
+            ax.set_xlim(left=0)
+            guaranteed = rows.loc[rows["coverage"].notna(), "row"]
+            for place in np.flatnonzero(~np.isin(names, guaranteed)).tolist():
+                ax.text(0, place, " not guaranteed", fontsize=7, va="center")
     return figure
+
+
+def _has_guarantee(table: pd.DataFrame, columns: Sequence[str]) -> pd.Series:
+    """Return for each row whether any row with the same values of these columns is guaranteed."""
+    groups = table.groupby(list(table.columns.intersection(columns)))
+    return groups["coverage"].transform("max") > 0
 
 
 def caption(table: pd.DataFrame) -> str:
     """Say for how many methods each accuracy is guaranteed, and how many questions they answer."""
     drawn = table[drawn_methods(table)]
+    is_shown = _has_guarantee(drawn, _SETTING)
+    left_out = drawn[~is_shown & is_shown.any()].drop_duplicates(["dataset", "model"])
+    drawn = drawn[is_shown | ~is_shown.any()]
     n_settings = len(drawn.drop_duplicates(["dataset", "model"]))
     methods = "methods" if n_settings == 1 else "pairs of a method and a setting"
     parts = []
     for target, rows in drawn.groupby("target"):
         shares = rows.loc[rows["coverage"] > 0, "coverage"]
-        answered = f" (for {percent_span(shares)} of the questions)" if len(shares) else ""
+        answered = f"for {percent_span(shares)} of the questions" if len(shares) else "not drawn"
         number = len(shares) or "none"
-        parts.append(f"{number} can guarantee an accuracy of {target:g}{answered}")
+        parts.append(f"{number} can guarantee an accuracy of {target:g} ({answered})")
     findings = [f"Of {len(drawn) // len(parts)} {methods}, {listed(parts)}."]
     known = drawn[(drawn["coverage"] > 0) & drawn["accuracy"].notna()]
     if len(known):
@@ -189,6 +207,9 @@ def caption(table: pd.DataFrame) -> str:
             f"below the guarantee in {n_below} of {len(known)} cases."
         )
     by_labels = _BY_LABELS if is_by_labels(table) else ""
-    n = span(table["n_validation"], "{:,.0f}")
+    n = span(drawn["n_validation"], "{:,.0f}")
     shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0], n=n)
+    if len(left_out):
+        names = listed(left_out["model"] + " on " + left_out["dataset"])
+        shown += _NOT_DRAWN.format(names=names)
     return join_caption(shown, drawn, *findings, by_labels)

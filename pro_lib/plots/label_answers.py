@@ -24,10 +24,12 @@ _QUANTITIES = {"AUROC minus that of NLL": "auroc_minus_nll", "AUROC": "auroc"}
 _JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all answers"}
 JUDGES = ("labels", "rouge_l")
 _SHOWN = (
-    "AUROC of each method minus that of NLL (left), and AUROC (right), with 95 % confidence "
-    "intervals, if labels of {n} answers{given}, drawn at random, decide which answers are "
-    "correct, and if ROUGE-L > 0.3 decides for all answers. A model predicts the other labels, "
-    "and the labels correct its bias (prediction-powered inference)."
+    "AUROC of each method minus that of NLL (left; above 0 is better), and AUROC (right), with "
+    "95 % confidence intervals. Blue: labels of {n} answers{given}, drawn at random, decide which "
+    "answers are correct; a model predicts the other labels, and the labels correct its bias "
+    "(prediction-powered inference), so the intervals are narrow if its predictions are good. "
+    "Orange: ROUGE-L > 0.3 decides for all answers. Questions are left out if their answer was not "
+    "among those that the sample is drawn from."
 )
 
 
@@ -155,15 +157,17 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         value=_QUANTITIES,
         group="judged",
         title="AUROC by labels and by ROUGE-L",
-        x="AUROC minus that of NLL, and AUROC",
         figure_columns=figure_columns,
         per_line=2,
         row_height=0.22,
         least_row_height=0.2,
         sharex=False,
         missing="not shown",
-    ) as (figure, _):
-        return figure
+        untitled=["quantity"],
+    ) as (figure, panels):
+        for ax, rows in panels:
+            ax.set_xlabel(rows["quantity"].iloc[0])
+    return figure
 
 
 def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:

@@ -120,7 +120,8 @@ def draw_curve(
     if bars:
         ax.vlines(line[x], *ends, color=color, lw=0.8)
     else:
-        ax.fill_between(line[x], *ends, fc=(color, 0.12), ec=(color, 0.5), lw=0.5)
+        step = "post" if style.get("drawstyle") == "steps-post" else None
+        ax.fill_between(line[x], *ends, step=step, fc=(color, 0.12), ec=(color, 0.5), lw=0.5)
 
 
 def draw_curves(

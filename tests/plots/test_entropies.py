@@ -44,7 +44,7 @@ def test_it_can_be_read_at_both_widths():
 
 def test_at_most_60_questions_are_drawn_in_the_order_of_their_bound():
     [ax] = entropies.draw(invented(dataset=["d"], model=["m"])).axes
-    bounds = ax.lines[1].get_ydata()
+    bounds = ax.lines[0].get_ydata()
     assert len(bounds) == 60
     assert (np.diff(bounds) >= 0).all()
 
@@ -52,9 +52,9 @@ def test_at_most_60_questions_are_drawn_in_the_order_of_their_bound():
 def test_the_caption_has_both_means():
     table = pd.DataFrame({"dataset": "d", "model": "m", "entropy": [1.0, 2.0], "tree_bound": 0.5})
     caption = entropies.caption(table.assign(n_questions=2, n_samples=10, search_alpha=0.01))
-    assert "answers to 2 questions" in caption
+    assert "answers to 2 of 2 questions, evenly" in caption
     assert "search with α = 0.01" in caption
-    assert "from 10 samples" in caption
+    assert "over 10 samples" in caption
     assert finding(caption) == (
         "The mean entropy of all questions is 1.50 nats, and the mean lower bound 0.50 nats."
     )

@@ -50,16 +50,16 @@ def test_the_appendix_stands_beside_the_printed_numbers():
 
 
 def test_bars_of_examples_are_filled_where_pro_keeps_the_answer():
-    rows = {"question": "What?", "text": ["yes", ""], "probability": [0.6, 0.1], "pro": 0.5}
+    rows = {"question": "What?", "text": ["yes", ""], "probability": [0.6, 0.0001], "pro": 0.5}
     rows |= {"is_kept": [True, False], "is_correct": [True, False], "reference": None}
     table = pd.DataFrame(rows)
     [ax] = examples.draw(table, alpha=0.4).axes
-    assert [bar.get_width() for bar in ax.patches] == [0.6, 0.1]
+    assert [bar.get_width() for bar in ax.patches] == [0.6, 0.0001]
     assert [bar.get_facecolor()[:3] == (1, 1, 1) for bar in ax.patches] == [False, True]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["✓ yes", "(empty)"]
     assert ax.get_title(loc="left") == "What?\nPRO = 0.50 nats, K = 1"
     assert [line.get_xdata()[0] for line in ax.lines] == [0.4]
-    assert [text.get_text() for text in ax.texts] == ["0.600", "0.100"]
+    assert [text.get_text() for text in ax.texts] == ["0.600", "<0.001"]
 
 
 def test_a_reference_and_an_answer_of_the_examples_end_after_a_whole_word():
@@ -90,5 +90,11 @@ def test_it_can_be_read_at_both_widths(figure_columns):
 
 def test_the_caption_counts_the_questions_with_several_answers():
     caption = examples.caption(examples.table(beams(), alpha=0.3), alpha=0.3)
-    assert "The most probable answers to 2 questions" in caption
+    assert "The most probable answers found by diverse beams to 2 questions" in caption
+    assert "one used and wrong, or several used." in caption
     assert "PRO is 0.79 to 1.61 nats, and uses several answers for 1 of 2 questions." in caption
+
+
+def test_the_caption_names_the_kinds_that_are_drawn():
+    caption = examples.caption(examples.table(beams(), alpha=0.5), alpha=0.5)
+    assert "drawn by kind: one answer used and correct, or one used and wrong." in caption

@@ -43,7 +43,7 @@ def test_the_caption_says_what_no_and_many_documents_do():
     }
     table = pd.DataFrame(rows).assign(model="m", n_questions=1234)
     assert finding(exposure.caption(table, alpha=0.4)) == (
-        "With 32 documents, 90.0 % of the answers are correct if 0 % of them are false (mean PRO: "
-        "0.20 nats), but 40.0 % of the answers are correct if 50 % of them are false (mean PRO: "
-        "0.60 nats)."
+        "With 32 documents, 90.0 % of the answers are correct if 0 % of the documents are false "
+        "(mean PRO: 0.20 nats), but 40.0 % of the answers are correct if 50 % of the documents are "
+        "false (mean PRO: 0.60 nats)."
     )

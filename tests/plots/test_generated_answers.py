@@ -36,10 +36,16 @@ def test_it_can_be_read_at_both_widths():
 
 def test_the_caption_says_ranges_of_means():
     rows = {"dataset": ["d", "e"], "model": "m", "n_answers": [10.0, 8.0], "n_distinct": [5.0, 4.0]}
-    table = pd.DataFrame(rows | {"mass": [0.5, 0.9], "mass_with_repeats": [0.5, 2.0], "k": [1, 2]})
-    caption = generated_answers.caption(table.assign(n_questions=[30, 40]), alpha=0.4)
-    assert finding(caption) == (
+    table = pd.DataFrame(rows | {"mass": [0.5, 0.9], "n_questions": [30, 40]})
+    assert finding(generated_answers.caption(table)) == (
         "On average, 4.0 to 5.0 of 8 to 10 answers are distinct, and their probabilities sum to "
-        "0.50 to 0.90. If repeats count (not drawn), the sum is above 1 for 0.0 to 100.0 % of the "
-        "questions; if they do not, PRO at α = 0.4 uses more than one answer for 0.0 to 100.0 %."
+        "0.50 to 0.90."
     )
+
+
+def test_the_share_of_questions_rises_at_each_number_of_distinct_answers():
+    table = pd.DataFrame({"n_distinct": [1, 3, 3, 7], "mass": 0.5})
+    ax = generated_answers.draw(table).axes[0]
+    assert ax.lines[0].get_drawstyle() == "steps-post"
+    assert ax.lines[0].get_xdata().tolist() == list(range(8))
+    assert ax.lines[0].get_ydata().tolist() == [0, 0.25, 0.25, 0.75, 0.75, 0.75, 0.75, 1]

@@ -76,19 +76,33 @@ def test_a_method_without_a_guarantee_says_so_and_a_target_without_any_is_not_dr
     assert legend(figure) == ["guaranteed accuracy 0.7"]
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names == ["PRO", "SE (alias)"]
-    for ax in figure.axes:
-        written = [(text.get_text(), text.get_position()[1]) for text in ax.texts]
-        assert written == [("not guaranteed", 1)]
+    written = [
+        [(text.get_text(), text.get_position()[1]) for text in ax.texts if text.get_text()]
+        for ax in figure.axes
+    ]
+    assert written == [[(" not guaranteed", 1)], []]
 
 
 def test_a_method_that_a_setting_does_not_have_is_marked():
     rows = {"method": ["PRO", "NLL", "PRO"], "model": ["a", "a", "b"], "target": 0.8}
     table = pd.DataFrame(rows | {"coverage": 0.5, "accuracy": 0.9})
     panels = guarantees.draw(table).axes
-    assert [[text.get_text() for text in ax.texts] for ax in panels] == [
-        *[[]] * 2,
-        *[["not guaranteed"]] * 2,
+    assert [[text.get_text() for text in ax.texts if text.get_text()] for ax in panels] == [
+        [],
+        [],
+        [" not guaranteed"],
+        [],
     ]
+
+
+def test_each_accuracy_has_the_same_place_in_every_row():
+    rows = {"method": ["PRO", "PRO", "NLL", "NLL"], "target": [0.7, 0.8] * 2}
+    rows |= {"coverage": [0.4, 0.2, 0, 0.3], "accuracy": [0.8, 0.9, np.nan, 0.9]}
+    ax = guarantees.draw(pd.DataFrame(rows)).axes[0]
+    lower, _, higher, _ = [line.get_ydata() for line in ax.lines]
+    assert lower.tolist() == pytest.approx([-0.175, 0.825])
+    assert higher.tolist() == pytest.approx([0.175, 1.175])
+    assert ax.get_xlim()[0] == 0
 
 
 def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
@@ -102,9 +116,10 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
     assert "ROUGE-L calls correct" not in caption
     low = guarantees.caption(table.assign(accuracy_high=0.75))
     assert "below the guarantee in 7 of 14 cases" in low
-    both = pd.concat([table, table.assign(model="n", coverage=0.0)])
-    assert (
-        "Of 16 pairs of a method and a setting, 7 can guarantee an accuracy of 0.7"
-        in guarantees.caption(both)
-    )
+    other = table.assign(model="n", coverage=0.3 * (table["target"] == 0.8))
+    both = guarantees.caption(pd.concat([table, other]))
+    assert "Of 16 pairs of a method and a setting, 7 can guarantee an accuracy of 0.7" in both
+    none = guarantees.caption(pd.concat([table, table.assign(model="n", coverage=0.0)]))
+    assert "Not drawn: n on d, because no method" in none
+    assert "Of 8 methods, 7 can guarantee an accuracy of 0.7" in none
     assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels", n_labels=60))

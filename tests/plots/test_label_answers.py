@@ -30,6 +30,7 @@ def test_differences_to_nll_come_first_and_both_judges_have_their_points(figure_
     differences, aurocs = figure.axes
     judges = ["by labels of a sample", "by ROUGE-L of all answers"]
     assert legend(figure) == judges
+    assert [ax.get_xlabel() for ax in figure.axes] == ["AUROC minus that of NLL", "AUROC"]
     for ax, values in ((differences, [0.0, 0.01, 0.02]), (aurocs, [0.8] * 3)):
         points = [list(line.get_xdata()) for line in ax.lines if line.get_label() in judges]
         assert points == [values, values]
