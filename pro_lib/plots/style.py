@@ -120,7 +120,7 @@ def draw_curve(
     if bars:
         ax.vlines(line[x], *ends, color=color, lw=0.8)
     else:
-        ax.fill_between(line[x], *ends, fc=(color, 0.12), ec=(color, 0.5), lw=0.5)
+        ax.fill_between(line[x], *ends, fc=(color, 0.12), ec=(color, 0.8), lw=0.5, ls=style["ls"])
 
 
 def draw_curves(
