@@ -18,16 +18,17 @@ from pro_lib.evaluation.evaluation import (
 from pro_lib.plots.captions import comparison, join_caption, signed_span, span
 from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, per_setting, with_setting
-from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values
+from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values, draw_curves
 
 _SHOWN = (
     "AUROC of PRO against α (lines), and of NLL (dotted lines). Bands are 95 % confidence "
     "intervals of PRO minus NLL, drawn around PRO, so that the two differ where a band does not "
-    "contain the dotted line."
+    "contain the dotted line; there is no band where PRO and NLL order all questions alike."
 )
 _CHOSEN: dict[str, Any] = {
-    "label": "α chosen on validation questions",
-    "color": "black",
+    "mec": "black",
+    "mew": 0.7,
+    "ms": 4.5,
     "marker": "o",
     "ls": "",
     "zorder": 6,
@@ -122,7 +123,10 @@ def draw(
         for ax, rows in panels:
             is_choice = rows["alpha_choice"].notna()
             draw_beside_nll(ax, rows[~is_choice], models, "alpha", printed(rows), marker=".")
-            ax.plot(rows.loc[is_choice, "alpha"], rows.loc[is_choice, "auroc"], **_CHOSEN)
+            points = rows.loc[is_choice, ["model", "alpha", "auroc"]]
+            draw_curves(ax, points, "model", models, "alpha", **_CHOSEN, label=None)
+            words = "α chosen on validation questions"
+            ax.plot(np.nan, np.nan, mfc="white", label=words, **_CHOSEN)  # for the legend
             alpha_axis(ax, alpha_scale)
     return figure
 

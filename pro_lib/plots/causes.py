@@ -21,21 +21,22 @@ from pro_lib.plots.captions import (
     verdicts,
 )
 from pro_lib.plots.figure import checked_table, row_figure
-from pro_lib.plots.gains import GAIN, pro_minus_nll, with_scores
+from pro_lib.plots.gains import FIXED_K_WORDS, GAIN, pro_minus_nll, with_scores
 from pro_lib.plots.settings import per_setting, with_setting
 from pro_lib.plots.style import Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL, with 95 % confidence intervals, after one change of the "
-    "answers or of their probabilities p, from which both are computed anew. AUROC of NLL is in "
-    "parentheses; “nothing changed” has each answer once, with p as the model gives it."
+    "answers or of their probabilities p, from which both are computed anew; AUROC of NLL is at "
+    "the right. “Nothing changed” has each answer once, with p as the model gives it; "
+    f"{FIXED_K_WORDS}."
 )
 # The changes in the words of the figure
 _CHANGES = {
     "answers below 0.01 left out": "answers with p < 0.01 left out",
     "spellings merged": "answers of one meaning merged",
-    "endings left out": "end token left out of p",
+    "endings left out": "p without the token that ends an answer",
     "repeats kept": "repeated answers counted",
     "probabilities made to sum to 1": "p divided by the sum over the answers",
 }
@@ -94,15 +95,17 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     needed = ["cause", "nll_auroc", "k_choice", "k", "alpha", *GAIN]
     table = with_scores(checked_table(table, needed, "causes"))
-    changes = table["cause"].replace(_CHANGES) + table["nll_auroc"].map(" ({:.3f})".format)
-    table = table.assign(row=changes.map(lambda words: textwrap.fill(words, 22 * figure_columns)))
+    changes = table["cause"].replace(_CHANGES)
+    table["row"] = changes.map(lambda words: textwrap.fill(words, 22 * figure_columns))
+    table["text"] = table["nll_auroc"].map("{:.3f}".format)
     with row_figure(
-        table,
+        table.drop(columns="protocol", errors="ignore"),  # a row has repeated answers
         *("dataset", "model"),
         value="auroc_minus_nll",
         group="score",
         title="PRO minus NLL after a change of the answers",
         x="AUROC of PRO minus that of NLL",
+        heading="NLL",
         figure_columns=figure_columns,
         row_height=0.34,
         least_row_height=0.34,
@@ -122,10 +125,10 @@ def caption(table: pd.DataFrame) -> str:
     findings = []
     for words, rows in verdicts(table, signs):
         if words.startswith("significantly"):
-            scores = listed(with_scores(rows)["score"].unique())
+            scores = " or ".join(with_scores(rows)["score"].unique())
             findings.append(
-                f"PRO is {words} NLL with one or more of {scores} in {rows['cause'].nunique()} of "
-                f"{n_rows} rows ({signed_span(rows['auroc_minus_nll'])})."
+                f"PRO is {words} NLL with {scores} in {rows['cause'].nunique()} of {n_rows} rows "
+                f"(significant differences: {signed_span(rows['auroc_minus_nll'])})."
             )
     alike = table["cause"][~table["cause"].isin(table.loc[signs != 0, "cause"])]
     if len(alike):

@@ -16,7 +16,15 @@ from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import comparison, join_caption
+from pro_lib.plots.captions import (
+    comparison,
+    has_enough,
+    join_caption,
+    listed,
+    signed_span,
+    significant_signs,
+    verdicts,
+)
 from pro_lib.plots.exact_search import SearchRuns
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
@@ -24,8 +32,8 @@ from pro_lib.plots.style import Figure
 
 _SHOWN = (
     "AUROC of each score minus that of PRO with an exact search, which finds all answers with "
-    "p ≥ α, with 95 % confidence intervals; the AUROC is at the right. In the row “same α”, beams "
-    "have the α of the first row."
+    "p ≥ α, with 95 % confidence intervals; at the right are AUROC and, in parentheses, α, which "
+    "for “same α” is that of the first row."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
@@ -100,7 +108,9 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     needed = ["method", "strategy", "alpha", "alpha_choice", "auroc", "auroc_minus_pro"]
     table = checked_table(table, needed, "exact_search_auroc")
-    table = table.assign(row=_score_names(table), text=table["auroc"].map("{:.3f}".format))
+    alphas = table["alpha"].map(" ({:g})".format, na_action="ignore").fillna("")
+    texts = table["auroc"].map("{:.3f}".format) + alphas
+    table = table.assign(row=_score_names(table), text=texts)
     table = table.sort_values("method", key=lambda name: name != "PRO", kind="stable")
     with row_figure(
         table,
@@ -109,7 +119,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         title="AUROC of scores minus that of PRO with an exact search",
         x="AUROC minus that of PRO with an exact search",
         figure_columns=figure_columns,
-        per_line=figure_columns,
+        heading="AUROC (α)",
         row_height=0.18,
     ) as (figure, _):
         return figure
@@ -126,6 +136,13 @@ def caption(table: pd.DataFrame) -> str:
         comparison(beams[~is_same], "PRO with beams", **options),
         comparison(beams[is_same], same, **options),
     ]
+    others = table[(table["method"] != "PRO") & has_enough(table)]
+    for words, rows in verdicts(others, significant_signs(others, "auroc_minus_pro")):
+        if words.startswith("significantly"):
+            names = listed(rows["method"].unique())
+            values = signed_span(rows["auroc_minus_pro"])
+            n = f"{len(rows)} of {len(others)}"
+            findings.append(f"{words.capitalize()} it in {n} comparisons: {names} ({values}).")
     return join_caption(_SHOWN, table, *findings)
 
 

@@ -230,6 +230,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     styles: Mapping[Any, dict[str, Any]] | None = None,
     least: float | None = None,
     missing: str = "n/a",
+    heading: str = "",
 ) -> None:
     """Draw a value with its interval for each row, from above; several groups side by side.
 
@@ -246,6 +247,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         least: where the x axis begins; smaller values are arrows there, and the lowest is written
             at the right. None shows all values.
         missing: what is written in a row without a value.
+        heading: the words above the text at the right.
     """
     names = list(names)
     ax.set_yticks(range(len(names)), names)
@@ -280,6 +282,9 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         ax.plot(np.full(len(edge), least, float), edge, color=style["color"], **_ARROW)
         for place in inside.loc[inside[value].isna(), "place"]:
             ax.text(0.02, place, missing, **beside)
+    if heading:
+        ax.text(1, -0.55, f" {heading}", **{**beside, "va": "bottom"})
+        ax.title.set_y(1 + 0.45 / len(names))
     for name, text in _row_texts(ax, rows, value, least).items():
         ax.text(1, names.index(str(name)), f" {text}", **beside)
     width = ax.bbox.width / ax.figure.dpi  # inches
@@ -297,6 +302,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
     styles: Mapping[Any, dict[str, Any]] | None = None,
     least: float | None = None,
     missing: str = "n/a",
+    heading: str = "",
     names: Sequence[str] = (),
     **options: Any,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
@@ -312,6 +318,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
         styles: the style of each group; those of lines by default.
         least: where the x axis begins, if any value is smaller.
         missing: what is written in a row without a value.
+        heading: the words above the text at the right of the rows.
         names: the names of the rows; those of the table by default.
         **options: those of `labelled_figure`.
 
@@ -330,7 +337,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
         for ax, rows in panels:
             column = values[rows["quantity"].iloc[0]]
             shape: dict[str, Any] = {"by": group, "styles": styles, "least": least}
-            draw_rows(ax, rows, column, names, missing=missing, **shape)
+            draw_rows(ax, rows, column, names, missing=missing, heading=heading, **shape)
         yield figure, panels
 
 
@@ -342,7 +349,7 @@ def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) ->
         label = minus(f"below {least:.2f} ({which} at the right)")
         ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
     if "text" in rows:
-        return rows.set_index("row")["text"]
+        return rows.groupby("row")["text"].first()
     return below.groupby("row")[value].min().map("{:.2f}".format).map(minus)
 
 
@@ -400,5 +407,8 @@ def draw_beside_nll(
         ax.plot()  # for the legend
     draw_curves(ax, rows, "model", models, x, **style)
     if "auroc_minus_nll_low" in rows:
-        ax.plot(np.nan, np.nan, color="black", label="NLL (colour of its model)", **_NLL)
+        several = len(models) > 1
+        label = "NLL (colour of its model)" if several else "NLL"
+        color = "black" if several else line_style(0)["color"]
+        ax.plot(np.nan, np.nan, color=color, label=label, **_NLL)
     draw_curves(ax, paper, "model", models, x, **{**style, **PRINTED})

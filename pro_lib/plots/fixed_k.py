@@ -14,9 +14,10 @@ from pro_lib.plots.settings import aurocs, per_setting
 from pro_lib.plots.style import Figure, distinct_values
 
 _SHOWN = (
-    "AUROC of PRO with the K most probable answers of every question, and at the right with those "
-    "that have p ≥ α (adaptive K). Bars are 95 % confidence intervals of PRO minus NLL, drawn "
-    "around PRO, so that the two differ where a bar does not contain the dotted line of NLL."
+    "AUROC of PRO with the K most probable answers of every question, whatever their p, and at the "
+    "right with those that have p ≥ α (adaptive K). Bars are 95 % confidence intervals of PRO "
+    "minus NLL, drawn around PRO, so that the two differ where a bar does not contain the dotted "
+    "line of NLL."
 )
 
 

@@ -11,6 +11,7 @@ from pro_lib.evaluation.judgement import Judgement
 from pro_lib.metrics.roc import FloatArray
 
 FIXED_KS = (2, 5, 10)
+FIXED_K_WORDS = "with a fixed K, such as 2, PRO uses the K most probable answers, whatever their p"
 GAIN = ("auroc_minus_nll", "auroc_minus_nll_low", "auroc_minus_nll_high")
 
 

@@ -10,7 +10,14 @@ from pro_lib.evaluation.evaluation import DRAWN_ALPHAS, Evaluation, alpha_grid
 from pro_lib.plots.captions import by_protocol, join_caption, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import per_setting
-from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values, draw_curves
+from pro_lib.plots.style import (
+    ALPHA_LABELS,
+    Figure,
+    alpha_axis,
+    distinct_values,
+    draw_curves,
+    set_ticks,
+)
 
 _SHOWN = (
     "Mean number K of answers to a question that PRO uses: those with p ≥ α, and at least one. "
@@ -49,7 +56,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2, alpha_scale: str = "lo
         *("dataset", "protocol"),
         title="Number of answers that PRO uses",
         x=ALPHA_LABELS[alpha_scale],
-        y="mean number of answers",
+        y="mean K",
         figure_columns=figure_columns,
         sharex=True,
     ) as (figure, panels):
@@ -57,6 +64,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2, alpha_scale: str = "lo
             style: dict[str, Any] = {"marker": ".", "clip_on": False}
             draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
             alpha_axis(ax, alpha_scale)
+            set_ticks(ax.yaxis, range(1, int(np.ceil(table["mean_k"].max())) + 1, 3))
     return figure
 
 

@@ -7,21 +7,21 @@ import pandas as pd
 
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.plots.captions import (
+    by_protocol,
     has_enough,
     join_caption,
-    listed,
     signed_span,
     significant_signs,
 )
 from pro_lib.plots.figure import checked_table, row_figure
-from pro_lib.plots.gains import FIXED_KS
+from pro_lib.plots.gains import FIXED_K_WORDS, FIXED_KS
 from pro_lib.plots.settings import aurocs, per_setting
 from pro_lib.plots.style import PROTOCOL_WORDS, Figure
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that beam search "
-    "finds several times counts each time, and if it counts once; “α chosen” is the best on "
-    "validation questions."
+    "finds several times counts each time, and if it counts once. “α chosen” is the best on "
+    f"validation questions; {FIXED_K_WORDS}."
 )
 
 
@@ -62,21 +62,20 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         x="AUROC of PRO minus that of NLL",
         figure_columns=figure_columns,
         row_height=0.26,
-    ) as (figure, _):
+    ) as (figure, panels):
+        panels[0][0].locator_params(axis="x", min_n_ticks=3)  # of all panels
         return figure
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Say how far PRO is from NLL with the chosen α and with K = 2, in each protocol."""
+    """Say how far PRO is from NLL with the chosen α and with each K, in each protocol."""
     findings = []
-    for choice in ("α chosen", "K = 2"):
+    drawn = table[~table["choice"].str.startswith("α =")]
+    for words, some in by_protocol(drawn):
         parts = []
-        for protocol, rows in table[table["choice"] == choice].groupby("protocol", sort=False):
+        for choice, rows in some.groupby("choice", sort=False):
             signs = significant_signs(rows[has_enough(rows)])
-            words = PROTOCOL_WORDS.get(str(protocol), protocol)
-            parts.append(
-                f"{signed_span(rows['auroc_minus_nll'])} with {words} "
-                f"(significant in {(signs != 0).sum()} of {len(rows)} settings)"
-            )
-        findings.append(f"With {choice}, PRO minus NLL is {listed(parts)}.")
+            share = f"{(signs != 0).sum()}/{len(rows)}{'' if parts else ' significant'}"
+            parts.append(f"{signed_span(rows['auroc_minus_nll'])} with {choice} ({share})")
+        findings.append(f"{words}PRO minus NLL is {'; '.join(parts)}.")
     return join_caption(_SHOWN, table, *findings)

@@ -121,7 +121,8 @@ def draw_curve(
         ax.vlines(line[x], *ends, color=color, lw=0.8)
     else:
         step = "post" if style.get("drawstyle") == "steps-post" else None
-        ax.fill_between(line[x], *ends, step=step, fc=(color, 0.12), ec=(color, 0.5), lw=0.5)
+        look: dict[str, Any] = {"fc": (color, 0.12), "ec": (color, 0.8), "lw": 0.5}
+        ax.fill_between(line[x], *ends, step=step, ls=style["ls"], **look)
 
 
 def draw_curves(

@@ -19,7 +19,7 @@ from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import join_caption, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
-from pro_lib.plots.gains import GAIN, pro_minus_nll, with_scores
+from pro_lib.plots.gains import FIXED_K_WORDS, GAIN, pro_minus_nll, with_scores
 from pro_lib.plots.style import Figure, distinct_values, draw_curves
 
 AnswersFound = Literal["most probable", "distinct samples", "samples"]
@@ -79,11 +79,14 @@ BASE_WORDS = (
     "are found"
 )
 _SHOWN = (
-    "AUROC of PRO minus that of NLL, with 95 % confidence intervals, for simulated questions with "
-    f"{BASE_WORDS}. Each panel varies one property of a base case with calibration 1 and one "
-    "spelling of each meaning; the true answer is drawn with the probabilities of the model to the "
-    "power “calibration”."
+    "AUROC of PRO minus that of NLL, with 95 % confidence intervals, if one property of simulated "
+    "questions is varied; calibration is the power to which the probabilities of the model are "
+    "raised before the true answer is drawn. The base case, grey in all panels, has "
+    f"{BASE_WORLD.n_meanings} meanings, calibration 1, one spelling of each meaning, probability 0 "
+    f"that no meaning is true, and the {BASE_WORLD.n_answers} most probable answers"
 )
+_BASE: dict[str, Any] = {"solid_capstyle": "butt", "label": "base case"}
+_NOT_DRAWN = "K = 10"  # like K = 5
 
 
 def table(*, n_questions: int = 20_000, seed: int = 0) -> pd.DataFrame:
@@ -137,7 +140,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     drawn = table[table["varied"].isin(_DRAWN)]
     title = "PRO minus NLL by properties of simulated questions"
     return draw_gains(
-        drawn.assign(panel=drawn["varied"]),
+        drawn.assign(panel=drawn["varied"], is_base=drawn.get("is_base", False)),
         title=title,
         untitled=["panel"],
         figure_columns=figure_columns,
@@ -147,7 +150,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 def draw_gains(table: pd.DataFrame, **options: Any) -> Figure:
     """Draw a panel for each value of the column panel, a line for each α or K."""
-    table = with_scores(table)
+    table = drawn_scores(table)
     scores = distinct_values(table, "score")
     with labelled_figure(
         table.drop(columns=["n_questions", "dataset", "model"], errors="ignore"),
@@ -165,9 +168,24 @@ def draw_gains(table: pd.DataFrame, **options: Any) -> Figure:
             ax.set_xticks(range(len(levels)), levels)
             ax.set_xlim(-0.4, len(levels) - 0.6)
             if "x" not in options:
+                for place in placed.loc[placed["is_base"], "place"].unique():
+                    ax.axvline(place, color="#dddddd", lw=7, zorder=0, **_BASE)
                 width = 20 * options["figure_columns"]
                 ax.set_xlabel(textwrap.fill(rows["panel"].iloc[0], width))
     return figure
+
+
+def drawn_scores(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that figures of worlds draw, with the column score."""
+    table = with_scores(table)
+    return table[table["score"] != _NOT_DRAWN]
+
+
+def fixed_k_words(table: pd.DataFrame) -> str:
+    """Say what a fixed K is, and how far K = 10, which is not drawn, is from K = 5."""
+    gains = table.pivot_table("auroc_minus_nll", "world", "k")
+    most = (gains[10] - gains[5]).abs().max()
+    return f"{FIXED_K_WORDS}; K = 10 differs from K = 5 by at most {most:.3f} and is not drawn."
 
 
 def caption(table: pd.DataFrame) -> str:
@@ -176,16 +194,16 @@ def caption(table: pd.DataFrame) -> str:
     Significance is decided for all comparisons of the table together. The base world counts once.
     """
     drawn = table[table["varied"].isin(_DRAWN)]
-    every = with_scores(drawn.drop_duplicates(["world", "k_choice", "k", "alpha"]))
+    every = drawn_scores(drawn.drop_duplicates(["world", "k_choice", "k", "alpha"]))
     signs = significant_signs(every)
     is_ideal = (every["calibration"] == 1) & (every["n_spellings"] == 1)
     ideal = every[is_ideal & (every["share_outside"] == 0)]
     findings = [
-        f"PRO is {_world_counts(every, signs)}.",
-        f"With calibration 1, one spelling of each meaning and a meaning that is true, PRO is "
+        f"PRO is {_world_counts(every, signs)}; the base case counts once.",
+        f"With calibration 1, one spelling and probability 0 that no meaning is true, PRO is "
         f"{_world_counts(ideal, signs)}.",
     ]
-    return join_caption(_SHOWN, every, *findings)
+    return join_caption(f"{_SHOWN}; {fixed_k_words(drawn)}", every, *findings)
 
 
 def _world_counts(rows: pd.DataFrame, signs: pd.Series) -> str:

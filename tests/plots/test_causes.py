@@ -124,10 +124,12 @@ def test_it_can_be_read_at_both_widths():
     check_figure(causes.draw, invented(), n_panels=1)
 
 
-def test_rows_are_the_changes_with_the_auroc_of_nll():
+def test_rows_are_the_changes_and_the_auroc_of_nll_is_beside_them():
     figure = causes.draw(invented())
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names[:2] == ["nothing changed (0.800)", "repeated answers counted (0.800)"]
+    assert names[:2] == ["nothing changed", "repeated answers counted"]
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert texts == [" NLL", " 0.800", " 0.800", " 0.800"]
     assert legend(figure) == ["α = 0.4", "K = 2", "K = 5", "K = 10"]
     drawn = {line.get_label(): list(line.get_xdata()) for line in figure.axes[0].lines}
     assert drawn["K = 2"] == [-0.1, 0.1, 0.01]
@@ -137,10 +139,10 @@ def test_rows_are_the_changes_with_the_auroc_of_nll():
 
 def test_the_caption_says_after_which_changes_pro_differs_from_nll():
     assert finding(causes.caption(invented())) == (
-        "PRO is significantly better than NLL with one or more of K = 2, K = 5 and K = 10 in 1 of "
-        "3 rows (+0.100 to +0.300). PRO is significantly worse than NLL with one or more of K = 2, "
-        "K = 5 and K = 10 in 1 of 3 rows (−0.300 to −0.100). No α or K makes a significant "
-        "difference with “answers of one meaning merged”."
+        "PRO is significantly better than NLL with K = 2 or K = 5 or K = 10 in 1 of 3 rows "
+        "(significant differences: +0.100 to +0.300). PRO is significantly worse than NLL with "
+        "K = 2 or K = 5 or K = 10 in 1 of 3 rows (significant differences: −0.300 to −0.100). "
+        "No α or K makes a significant difference with “answers of one meaning merged”."
     )
 
 

@@ -89,7 +89,7 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
     np.testing.assert_allclose(
         points.get_xydata(), [[0, 0], [-0.01, 1], [0.002, 2], [-0.05, 3]], atol=1e-12
     )
-    assert ax.texts[1].get_text() == " 0.790"
+    assert [text.get_text() for text in ax.texts[:2]] == [" AUROC (α)", " 0.790 (0.1)"]
     with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro'"):
         exact_search_auroc.draw(table.drop(columns="auroc_minus_pro"))
 
@@ -99,3 +99,5 @@ def test_the_caption_compares_beams_with_the_search(p_value, words):
     caption = exact_search_auroc.caption(invented(p_value=p_value))
     assert f"PRO with beams is {words}" in caption
     assert "(−0.010, 95 % interval −0.020 to 0.000)" in caption
+    others = "Significantly worse than it in 1 of 1 comparisons: probability not found (−0.050)."
+    assert (others in caption) == (p_value < 0.05)

@@ -41,7 +41,8 @@ def test_protocols_have_their_marks():
 
 
 def test_the_caption_compares_pro_with_nll_in_each_protocol():
-    assert finding(protocols.caption(invented())).startswith(
-        "With α chosen, PRO minus NLL is −0.100 with repeats counted (significant in 1 of 1 "
-        "settings) and +0.050 with each answer once (significant in 1 of 1 settings). With K = 2,"
+    assert finding(protocols.caption(invented())) == (
+        "With repeats counted: PRO minus NLL is −0.100 with α chosen (1/1 significant); −0.100 "
+        "with K = 2 (1/1). With each answer once: PRO minus NLL is +0.050 with α chosen (1/1 "
+        "significant); +0.050 with K = 2 (1/1)."
     )

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 import pytest
-from figure_checks import check_figure, legend, panels
+from figure_checks import check_figure, finding, legend, panels
 from invented_settings import some_questions
 
 from pro_lib import metrics, scoring
@@ -134,8 +134,7 @@ def test_both_can_be_read_at_both_widths(table):
 
 def test_a_panel_varies_one_property_and_has_a_line_for_each_score(table):
     figure = worlds.draw(table)
-    names = ["α = 0.1", "α = 0.4", "K = 2", "K = 5", "K = 10"]
-    assert legend(figure) == names
+    assert legend(figure) == ["α = 0.1", "α = 0.4", "K = 2", "K = 5", "base case"]
     rows = table[(table["varied"] == worlds.SPELLINGS) & (table["k"] == 2)]
     ax = figure.axes[1]
     assert list(ax.lines[2].get_ydata()) == list(rows["auroc_minus_nll"])
@@ -147,11 +146,11 @@ def test_panels_by_calibration_are_in_its_order_and_say_what_it_means(table):
     figure = spellings.draw(spellings.table(table))
     titles = [ax.get_title().replace("\n", " ").replace("\xa0", " ") for ax in panels(figure)]
     assert titles == [
-        "calibration 0.5 (overconfident)",
-        "calibration 0.7 (overconfident)",
-        "calibration 1 (calibrated)",
-        "calibration 1.4 (underconfident)",
-        "calibration 2 (underconfident)",
+        "exponent γ = 0.5 (overconfident)",
+        "exponent γ = 0.7 (overconfident)",
+        "exponent γ = 1 (calibrated)",
+        "exponent γ = 1.4 (underconfident)",
+        "exponent γ = 2 (underconfident)",
     ]
     assert figure.get_supxlabel() == "spellings of each meaning"
 
@@ -166,7 +165,7 @@ def test_a_table_of_a_user_needs_few_columns_and_a_missing_one_is_named(table):
 
 
 def world(number, *differences, p_value=1e-9, **others):
-    """Return the rows of a world, in which PRO has these differences to NLL."""
+    """Return the rows of a world, in which PRO with K = 5, 10, 2 has these differences to NLL."""
     row = {"world": number, "calibration": 1.0, "n_spellings": 1, "n_questions": 100, "alpha": 0.4}
     row |= {
         "share_outside": 0.0,
@@ -175,19 +174,20 @@ def world(number, *differences, p_value=1e-9, **others):
         "varied": worlds.SPELLINGS,
     } | others
     rows = []
-    for k, difference in enumerate(differences):
+    for k, difference in zip((5, 10, 2), differences, strict=False):
         ends = {"auroc_minus_nll_low": difference - 0.01, "auroc_minus_nll_high": difference + 0.01}
         rows.append({**row, "k": k, "auroc_minus_nll": difference, **ends})
     return rows
 
 
 def test_the_caption_counts_worlds_once_and_corrects_for_all_comparisons():
-    ideal = world(0, -0.1, -0.2)
-    rows = [*ideal, *ideal, *world(1, 0.3, -0.1, n_spellings=3), *world(2, 0.2, p_value=0.02)]
-    caption = worlds.caption(pd.DataFrame(rows))
+    ideal = world(0, -0.1, -0.1, -0.2)
+    other = world(1, 0.3, 0.34, -0.1, n_spellings=3)
+    caption = worlds.caption(pd.DataFrame([*ideal, *ideal, *other, *world(2, 0.2, p_value=0.02)]))
+    assert "K = 10 differs from K = 5 by at most 0.040 and is not drawn." in caption
     # The p-value of 0.02 is the last of five, so Holm's correction leaves it as it is.
     assert (
-        "better than NLL with some α or K in 2 of 3 cases, and worse with another α or K in 2."
+        "better than NLL with some α or K in 2 of 3 cases, and worse with another α or K in 2;"
         in caption
     )
     assert (
@@ -197,7 +197,15 @@ def test_the_caption_counts_worlds_once_and_corrects_for_all_comparisons():
 
 
 def test_the_caption_of_spellings_counts_comparisons():
-    rows = [*world(0, -0.1), *world(1, 0.1, -0.1, n_spellings=2)]
+    differences = {0: (-0.1, -0.1), 1: (0.1, 0.1, -0.1)}
+    rows = []
+    for number, values in differences.items():
+        rows += world(number, *values, n_spellings=number + 1)
+        by_alpha = world(number, 0.1 * number, n_spellings=number + 1, p_value=1.0)
+        rows += [row | {"k_choice": "adaptive"} for row in by_alpha]
     caption = spellings.caption(pd.DataFrame(rows))
-    assert "With one spelling, PRO is significantly better than NLL at 0 of 1 points" in caption
-    assert "With several spellings, PRO is significantly better than NLL at 1 of 2" in caption
+    assert finding(caption) == (
+        "From 1 to 2 spellings, PRO minus NLL changes by +0.200 with a fixed K and +0.100 with α. "
+        "PRO is significantly better than NLL at 0 of 2 points with one spelling and worse at 1, "
+        "and better at 1 of 3 points with several spellings and worse at 1."
+    )
