@@ -12,6 +12,7 @@ from pro_lib.plots.captions import (
     comparison,
     has_enough,
     join_caption,
+    listed,
     significant_signs,
     verdicts,
 )
@@ -140,11 +141,11 @@ def caption(table: pd.DataFrame) -> str:
             if verdict.startswith("significantly"):
                 findings.append(
                     f"{words}{verdict.capitalize()} PRO are, with the number of settings, "
-                    f"{counted_methods(chosen)}."
+                    f"{listed(counted_methods(chosen))}."
                 )
         below_chance = rows[rows["auroc_high"] < 0.5]
         if len(below_chance):
-            names = counted_methods(below_chance)
+            names = listed(counted_methods(below_chance))
             findings.append(f"{words}The interval is below 0.5 (chance) for {names}.")
     return join_caption(_SHOWN, drawn, *findings)
 

@@ -208,15 +208,15 @@ def method_labels(table: pd.DataFrame) -> pd.Series:
     return pd.Series(labels, index=table.index)
 
 
-def counted_methods(table: pd.DataFrame) -> str:
-    """Return the methods of a table as text, each with its number of rows, the most frequent first.
+def counted_methods(table: pd.DataFrame) -> list[str]:
+    """Return the methods of a table, each with its number of rows, the most frequent first.
 
     Example:
         >>> counted_methods(pd.DataFrame({"method": ["SE", "PE", "PE"]}))
-        'PE (2), SE (1)'
+        ['PE (2)', 'SE (1)']
     """
     counts = method_labels(table).value_counts()
-    return ", ".join(f"{name} ({n})" for name, n in counts.items())
+    return [f"{name} ({n})" for name, n in counts.items()]
 
 
 def is_by_labels(table: pd.DataFrame) -> bool:
