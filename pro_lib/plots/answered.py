@@ -10,14 +10,16 @@ from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
 from pro_lib.evaluation.methods import base_name, is_drawn
 from pro_lib.metrics.selective import answered_weights
-from pro_lib.plots.captions import join_caption, signed_span, span
+from pro_lib.plots.captions import join_caption, listed, signed_span, span
 from pro_lib.plots.figure import checked_table, row_figure
-from pro_lib.plots.settings import method_columns, method_labels, per_setting
+from pro_lib.plots.settings import counted_methods, method_columns, method_labels, per_setting
 from pro_lib.plots.style import Figure
 
 _SHOWN = (
     "Accuracy of the 25, 50 or 75 % of the answers that a method finds least uncertain, minus that "
-    "of as many answers that NLL finds least uncertain, with 95 % confidence intervals."
+    "of as many answers that NLL finds least uncertain, with 95 % confidence intervals. A "
+    "difference is significant by itself if its interval excludes 0; this is not corrected for "
+    "the number of points."
 )
 _MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
 _LEAST_COVERAGE = 0.02
@@ -144,18 +146,24 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Say how far the accuracy of PRO is from that of NLL at the shares that are drawn."""
-    rows = _at_drawn_shares(table)
+    """Say how far PRO is from NLL at the shares that are drawn, and which intervals exclude 0."""
+    rows = _at_drawn_shares(table[table["method"] != "oracle"])
     pro = rows.loc[rows["method"] == "PRO", _DIFFERENCE].dropna()
     nll = rows.loc[rows["method"] == "NLL", "accuracy"].dropna()
-    finding = ""
+    findings = []
     if len(pro):
-        finding = (
+        findings.append(
             f"PRO minus NLL is {signed_span(pro)} at these shares, where the accuracy with NLL is "
             f"{span(nll)}."
         )
-    drawn = rows[rows["method"] != "oracle"]
-    return join_caption(_SHOWN, drawn, finding)
+    for side, chosen in (
+        ("below", rows[rows[f"{_DIFFERENCE}_high"] < 0]),
+        ("above", rows[rows[f"{_DIFFERENCE}_low"] > 0]),
+    ):
+        if len(chosen):
+            names = listed(counted_methods(chosen))
+            findings.append(f"The interval is {side} 0, with the number of points, for {names}.")
+    return join_caption(_SHOWN, rows, *findings)
 
 
 def _at_drawn_shares(table: pd.DataFrame) -> pd.DataFrame:

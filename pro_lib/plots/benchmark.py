@@ -18,19 +18,23 @@ from pro_lib.plots.captions import (
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
-from pro_lib.plots.settings import method_columns, method_labels, per_setting
+from pro_lib.plots.settings import counted_methods, method_columns, method_labels, per_setting
 from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
-    "AUROC of each method with its 95 % confidence interval, for the most probable answer of beams "
-    "and samples (figures without samples have slightly other values); triangles mark significant "
-    "differences to PRO in paired tests, corrected for all methods and settings (Holm)."
+    "AUROC of each method with its 95 % confidence interval; × and + mark significant differences "
+    "to PRO in paired tests, corrected for all methods and settings (Holm). The judged answer is "
+    "the most probable one of all runs (beams, samples, greedy decoding); figures without samples "
+    "judge the most probable beam."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
 # The marks of significant differences by sign, in the panel and in the legend
-_MARKS = {1: "▲", -1: "▼"}
-_LEGEND = {"▲": ("^", "significantly better than PRO"), "▼": ("v", "significantly worse")}
+_MARKS = {1: "+", -1: "×"}
+_LEGEND = {
+    "+": ("+", "significantly better than PRO"),
+    "×": ("x", "significantly worse than PRO"),
+}
 _OPTIONAL = ["alpha_choice", "auroc_minus_pro", "p_value"]
 _POINT: dict[str, Any] = {"marker": "o", "ms": 3.5, "zorder": 3}
 
@@ -91,7 +95,7 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
 
     Args:
         table: needs the columns method and auroc. It may have the interval of auroc, and
-            auroc_minus_pro with p_value, from which ▲ and ▼ are drawn. Further columns may be
+            auroc_minus_pro with p_value, from which + and × are drawn. Further columns may be
             similarity, dataset, model, protocol, n_questions and alpha_choice.
         every_method: whether to draw the methods that figures leave out, too (`Method.figures`).
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
@@ -110,7 +114,7 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
         group="is_pro",
         styles={False: _POINT | {"color": COLORS[6]}, True: _POINT | {"color": COLORS[0]}},
         title="AUROC of each method",
-        x="AUROC",
+        x="AUROC (numbers at the right)",
         figure_columns=figure_columns,
         row_height=0.15,
         least=highest.max() - 0.2 if highest.min() >= 0.8 else 0.5,
@@ -135,11 +139,14 @@ def caption(table: pd.DataFrame) -> str:
     for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
         for verdict, chosen in verdicts(rows, signs[rows.index]):
             if verdict.startswith("significantly"):
-                counts = method_labels(chosen).value_counts()
-                names = listed(f"{name} ({n})" for name, n in counts.items())
                 findings.append(
-                    f"{words}{verdict.capitalize()} PRO are, with the number of settings, {names}."
+                    f"{words}{verdict.capitalize()} PRO are, with the number of settings, "
+                    f"{listed(counted_methods(chosen))}."
                 )
+        below_chance = rows[rows["auroc_high"] < 0.5]
+        if len(below_chance):
+            names = listed(counted_methods(below_chance))
+            findings.append(f"{words}The interval is below 0.5 (chance) for {names}.")
     return join_caption(_SHOWN, drawn, *findings)
 
 

@@ -2,24 +2,24 @@
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.common import catalog
 from pro_lib.evaluation.methods import METHODS
 from pro_lib.metrics.differences import signed
-from pro_lib.plots.captions import join_caption
+from pro_lib.plots.captions import join_caption, listed
 from pro_lib.plots.figure import checked_table, draw_rows, row_figure
 from pro_lib.plots.settings import difference_to
 from pro_lib.plots.style import COLORS, Figure
 
-_LEAST = -0.3  # where the axis begins
 _CIRCLE: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 3}
-_BAR: dict[str, Any] = {"marker": "|", "ms": 9, "mew": 2}
+_BAR: dict[str, Any] = {"marker": "|", "ms": 9, "mew": 2, "label": "mean"}
 _SHOWN = (
     "AUROC of each method minus that of PRO, as the paper that introduced PRO (arXiv 2511.07694) "
-    "printed it, and here. A circle is a model on a dataset (with one way to compare meanings), a "
-    "vertical bar is the mean, unless it is below the axis, and the height in a row has no "
-    "meaning; models and datasets differ, so that only the signs can be compared."
+    "printed it, and here. A circle is a model on a dataset; its height in a row has no meaning. "
+    "Here, SE, SD and Deg have a circle for each way to compare meanings. Only signs can be "
+    "compared, because models and datasets differ. Here,"
 )
 
 
@@ -57,7 +57,9 @@ def same_settings(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
-    """Draw differences in AUROC to PRO: a row for each method of the paper, a point per setting.
+    """Draw differences in AUROC to PRO: a point for each setting.
+
+    Each method of the paper has a row for the paper and one for here.
 
     Args:
         table: the table of `benchmark`, or another with the columns method, alpha_choice and
@@ -68,13 +70,15 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     here = _compared(checked_table(table, needed, "beside_paper"))
     printed = _printed()
     names = [name for name in METHODS if name in set(printed["method"]) - {"PRO"}]
-    rows = pd.concat([printed.assign(source="the paper"), here.assign(source="here")])
+    rows = pd.concat([printed.assign(source="paper"), here.assign(source="here")])
     rows = rows[rows["method"].isin(names)]
-    rows = rows[["method", "source", "auroc_minus_pro"]].rename(columns={"method": "row"})
+    rows = rows.assign(row=rows["method"] + " (" + rows["source"] + ")")
+    rows = rows[["row", "source", "auroc_minus_pro"]]
     means = rows.groupby(["row", "source"], as_index=False)["auroc_minus_pro"].mean()
-    colors = {"the paper": COLORS[7], "here": COLORS[0]}
+    colors = {"paper": COLORS[7], "here": COLORS[0]}
     styles = {name: _CIRCLE | {"color": color, "label": name} for name, color in colors.items()}
     bars = {name: style | _BAR for name, style in styles.items()}
+    row_names = [f"{name} ({source})" for name in names for source in colors]
     with row_figure(
         rows,
         value="auroc_minus_pro",
@@ -83,27 +87,35 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         title="AUROC of each method minus that of PRO",
         x="AUROC minus that of PRO",
         figure_columns=figure_columns,
-        row_height=0.3,
-        least=_LEAST,
-        names=names,
+        row_height=0.2,
+        names=row_names,
     ) as (figure, [(ax, _)]):
-        means = means[means["auroc_minus_pro"] >= _LEAST]
-        draw_rows(ax, means, "auroc_minus_pro", names, by="source", styles=bars)
+        options: dict[str, Any] = {"by": "source", "styles": bars, "missing": ""}
+        draw_rows(ax, means, "auroc_minus_pro", row_names, **options)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Say how far NLL is from PRO on average, in the paper and here."""
+    """Say how far NLL is from PRO on average, and for which methods the signs differ."""
     here = _compared(table)
-    parts = []
-    for words, rows in (("in the paper", _printed()), ("here", here)):
-        nll = rows.loc[rows["method"] == "NLL", "auroc_minus_pro"]
-        n_settings = "1 setting" if len(nll) == 1 else f"{len(nll)} settings"
-        if len(nll):
-            parts.append(f"{signed(nll.mean())} {words} ({n_settings})")
-    finding = f"NLL minus PRO is {' and '.join(parts)} on average."
     drawn = here[here["method"].isin(_printed()["method"])]
-    return join_caption(_SHOWN, drawn, finding)
+    means: dict[str, pd.Series] = {}
+    parts: list[str] = []
+    for words, rows in (("in the paper", _printed()), ("here", drawn)):
+        differences = rows[rows["method"] != "PRO"].groupby("method", sort=False)["auroc_minus_pro"]
+        means[words] = differences.mean().round(3)
+        n_settings = differences.count().get("NLL", 0)
+        if n_settings:
+            settings = "1 setting" if n_settings == 1 else f"{n_settings} settings"
+            parts.append(f"{signed(means[words]['NLL'])} {words} ({settings})")
+    findings = [f"NLL minus PRO is {' and '.join(parts)} on average."]
+    signs = np.sign(pd.DataFrame(means)).dropna()
+    is_same = signs["in the paper"] == signs["here"]
+    for verdict, chosen in (("is the same in both", is_same), ("differs", ~is_same)):
+        if chosen.any():
+            names = listed(signs.index[chosen])
+            findings.append(f"The sign of the mean {verdict} for {names}.")
+    return join_caption(_SHOWN, drawn.drop(columns="n_differ", errors="ignore"), *findings)
 
 
 _printed = table  # whose name the arguments of the other functions hide

@@ -244,8 +244,8 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
         styles: the style of each group, by its value in this column; the first style by default.
-        least: where the x axis begins; smaller values are arrows there, and the lowest is written
-            at the right. None shows all values.
+        least: where the x axis begins; smaller values and ends of intervals are arrows there, and
+            the values are written at the right. None shows all values.
         missing: what is written in a row without a value.
         heading: the words above the text at the right.
     """
@@ -270,25 +270,27 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     rows = rows.assign(place=rows["row"].map(names.index) + 0.7 * shift)
     for group, some in rows.groupby(by, sort=False) if by else [("", rows)]:
         style = groups[group]
-        is_below = some[value] < (-np.inf if least is None else least)
-        inside = some[~is_below]
+        is_cut = some[value] < (-np.inf if least is None else least)
+        inside = some[~is_cut]
         if f"{value}_low" in some:
             is_alike = is_difference & (inside.get("n_differ", pd.Series(1, inside.index)) == 0)
             drawn = inside[~is_alike]
             low, high = (drawn[f"{value}_{end}"].astype(float).clip(lower=least) for end in _ENDS)
             ax.hlines(drawn["place"], low, high, style["color"], lw=1)
+            is_cut[drawn.index] = low == least
         ax.plot(inside[value], inside["place"], **{**style, "ls": ""})
-        edge = some.loc[is_below, "place"]
+        edge = some.loc[is_cut, "place"]
         ax.plot(np.full(len(edge), least, float), edge, color=style["color"], **_ARROW)
         for place in inside.loc[inside[value].isna(), "place"]:
             ax.text(0.02, place, missing, **beside)
     if heading:
         ax.text(1, -0.55, f" {heading}", **{**beside, "va": "bottom"})
         ax.title.set_y(1 + 0.45 / len(names))
-    for name, text in _row_texts(ax, rows, value, least).items():
-        ax.text(1, names.index(str(name)), f" {text}", **beside)
     width = ax.bbox.width / ax.figure.dpi  # inches
-    ax.locator_params(axis="x", nbins=round(np.clip(2 * width, 3, 6)))
+    for name, text in _row_texts(ax, rows, value, least).items():
+        words = text.replace(" to ", "\n ") if width < 1.5 else text
+        ax.text(1, names.index(str(name)), f" {words}", linespacing=0.85, **beside)
+    ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width, 3, 6)))
 
 
 @contextmanager
@@ -342,15 +344,14 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
 
 
 def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) -> pd.Series:
-    """Return the text at the right of each row: the column text, or a value below the axis."""
+    """Return the text at the right of each row: the column text, or the values below the axis."""
     below = rows[rows[value] < (-np.inf if least is None else least)]
     if len(below):
-        which = "value" if "text" in rows else "lowest value"
-        label = minus(f"below {least:.2f} ({which} at the right)")
+        label = minus(f"below {least:.2f} (values at the right)")
         ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
     if "text" in rows:
         return rows.groupby("row")["text"].first()
-    return below.groupby("row")[value].min().map("{:.2f}".format).map(minus)
+    return below.groupby("row")[value].agg(span, form="{:.2f}")
 
 
 def draw_against_alpha(

@@ -1,7 +1,6 @@
 """Accuracy against the confidence that is fitted to a score (notebook 11)."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import pandas as pd
 
@@ -11,14 +10,23 @@ from pro_lib.evaluation.methods import is_drawn
 from pro_lib.plots.captions import join_caption, listed, span
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.settings import method_columns, method_labels, per_setting
-from pro_lib.plots.style import SHARE_TICKS, Figure, distinct_values, draw_curves, set_ticks
+from pro_lib.plots.style import (
+    SHARE_TICKS,
+    Figure,
+    distinct_values,
+    draw_curve,
+    labelled_styles,
+    set_ticks,
+)
 
 _SHOWN = (
     "Accuracy of groups of at least 20 test questions with similar confidence, with 95 % "
     "confidence intervals, against their mean confidence. The confidence is a probability of a "
     "correct answer that isotonic regression on validation questions gives for each score; on the "
-    "dotted line, both are the same."
+    "dotted line, both are the same. PRO has larger symbols than the other methods."
 )
+_FEWEST = 20  # questions of a group that is drawn
+_SETTING = ("model", "dataset", "protocol")
 _RENAMED = {"n": "n_in_bin", "low": "confidence_min", "high": "confidence_max"}
 
 
@@ -86,7 +94,7 @@ def calibrations(
     return fitted
 
 
-def draw(table: pd.DataFrame, *, fewest: int = 20, figure_columns: int = 2) -> Figure:
+def draw(table: pd.DataFrame, *, fewest: int = _FEWEST, figure_columns: int = 2) -> Figure:
     """Draw accuracy against confidence: a panel for each setting, a symbol for each method.
 
     Args:
@@ -101,32 +109,42 @@ def draw(table: pd.DataFrame, *, fewest: int = 20, figure_columns: int = 2) -> F
     names = distinct_values(table, "label")
     with labelled_figure(
         table,
-        *("model", "dataset", "protocol"),
+        *_SETTING,
         title="Accuracy against confidence",
         x="confidence",
         y="accuracy",
         figure_columns=figure_columns,
+        per_line=2 * figure_columns,
         height=1.5,
         sharex=True,
     ) as (figure, panels):
         for ax, rows in panels:
             ax.plot([0, 1], [0, 1], color="black", lw=0.8, ls=":")
-            options: dict[str, Any] = {"bars": True, "ls": "", "mfc": "none"}
             drawn = rows[rows["n_in_bin"] >= fewest]
-            draw_curves(ax, drawn, "label", names, "confidence", "accuracy", **options)
-            ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+            for name, style in labelled_styles(names).items():
+                # A symbol of another method is inside that of PRO where both have the same values.
+                style |= {"ls": "", "mfc": "none", "ms": 6 if name == "PRO" else 3}
+                line = drawn[drawn["label"] == name]
+                draw_curve(ax, line, "confidence", "accuracy", bars=True, **style)
+            ax.set(xlim=(-0.05, 1.05), ylim=(-0.05, 1.05))
             for axis in (ax.xaxis, ax.yaxis):
                 set_ticks(axis, SHARE_TICKS)
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Name the smallest and the largest calibration error of each method."""
-    finding = ""
+    """Name the calibration errors of each method, and say where PRO and NLL coincide."""
+    findings = []
     if table["ece"].notna().all():
         errors = table.assign(label=method_labels(table)).groupby("label", sort=False)["ece"]
         parts = [f"{name} {span(values)}" for name, values in errors]
-        finding = (
+        findings.append(
             f"The mean distance from the line (expected calibration error) is {listed(parts)}."
         )
-    return join_caption(_SHOWN, table, finding)
+    drawn = table[table["n_in_bin"] >= _FEWEST]
+    columns = table.columns.intersection([*_SETTING, "confidence", "accuracy", "n_in_bin"])
+    pro, nll = (drawn.loc[drawn["method"] == name, columns].round(3) for name in ("PRO", "NLL"))
+    n_same = len(pro.merge(nll))
+    if n_same:
+        findings.append(f"{n_same} of the {len(pro)} points of PRO are also points of NLL.")
+    return join_caption(_SHOWN, table, *findings)

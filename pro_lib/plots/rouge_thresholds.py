@@ -9,10 +9,18 @@ import pandas as pd
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.plots.captions import comparison, has_enough, join_caption
+from pro_lib.plots.captions import (
+    by_protocol,
+    comparison,
+    has_enough,
+    join_caption,
+    listed,
+    significant_signs,
+)
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import GAIN
 from pro_lib.plots.settings import (
+    counted_methods,
     difference_to,
     method_aurocs,
     method_labels,
@@ -128,18 +136,28 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Compare PRO with NLL at the smallest and the largest threshold, and the methods' order."""
+    """Compare PRO with NLL at the ends, and name methods that are worse at every threshold."""
     ends = sorted({table["rouge_threshold"].min(), table["rouge_threshold"].max()})
     drawn = table[drawn_methods(table)]
     findings = []
     for threshold in ends:
         rows = table[(table["method"] == "PRO") & (table["rouge_threshold"] == threshold)]
         findings.append(comparison(rows, f"At a threshold of {threshold:g}, PRO"))
-    enough = drawn[has_enough(drawn)].assign(label=method_labels(drawn))
-    setting = enough.columns.intersection(["dataset", "model", "protocol", "label"])
-    moves = enough.groupby(list(setting))["auroc"].agg(np.ptp)
+    enough = drawn[has_enough(drawn) & drawn["rouge_threshold"].notna()]
+    enough = enough.assign(label=method_labels(enough))
+    setting = list(enough.columns.intersection(["dataset", "model", "protocol", "label"]))
+    for words, rows in by_protocol(enough[enough["method"] != "NLL"]):
+        is_worse = significant_signs(rows) == -1
+        at_every = is_worse.groupby([rows[name] for name in setting]).transform("all")
+        worse = rows[at_every].drop_duplicates(setting)
+        if len(worse):
+            findings.append(
+                f"{words}Significantly worse than NLL at every threshold are, with the number of "
+                f"settings, {listed(counted_methods(worse))}."
+            )
+    moves = enough.groupby(setting)["auroc"].agg(np.ptp)
     if len(moves) and len(ends) > 1:
         findings.append(
-            f"The threshold moves no AUROC itself (not drawn) by more than {moves.max():.3f}."
+            f"The AUROC of a method differs by at most {moves.max():.3f} between thresholds."
         )
     return join_caption(_SHOWN, drawn.drop(columns="correctness"), *findings)

@@ -208,6 +208,17 @@ def method_labels(table: pd.DataFrame) -> pd.Series:
     return pd.Series(labels, index=table.index)
 
 
+def counted_methods(table: pd.DataFrame) -> list[str]:
+    """Return the methods of a table, each with its number of rows, the most frequent first.
+
+    Example:
+        >>> counted_methods(pd.DataFrame({"method": ["SE", "PE", "PE"]}))
+        ['PE (2)', 'SE (1)']
+    """
+    counts = method_labels(table).value_counts()
+    return [f"{name} ({n})" for name, n in counts.items()]
+
+
 def is_by_labels(table: pd.DataFrame) -> bool:
     """Return whether labels of a sample estimate the values of all rows.
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from figure_checks import check_figure, grid, legend
+from figure_checks import check_figure, finding, grid, legend
 from invented_settings import evaluation_of, some_questions, splits_of
 
 from pro_lib import metrics
@@ -101,6 +101,8 @@ def test_a_point_is_the_accuracy_minus_that_of_nll_at_the_same_coverage():
     rows = {"method": ["NLL", "NLL", "PRO", "PRO", "oracle"], "coverage": [0.5, 1.0, 0.5, 1.0, 1.0]}
     rows |= {"accuracy": [0.8, 0.6, 0.85, 0.6, 0.6], "accuracy_minus_nll": [0, 0, 0.05, 0, np.nan]}
     table = pd.DataFrame(rows).assign(n_questions=100, dataset="d", model="m")
+    ends = {f"accuracy_minus_nll_{end}": table["accuracy_minus_nll"] for end in ("low", "high")}
+    table = table.assign(**ends)
     figure = answered.draw(table)
     shares = [f"{share}\xa0% answered" for share in (25, 50, 75)]
     assert legend(figure) == shares
@@ -110,7 +112,10 @@ def test_a_point_is_the_accuracy_minus_that_of_nll_at_the_same_coverage():
         [0.05]
     ] * 3
     assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO"]
-    assert "PRO minus NLL is +0.050 at these shares" in answered.caption(table)
+    caption = finding(answered.caption(table))
+    assert "PRO minus NLL is +0.050 at these shares" in caption
+    assert caption.endswith("The interval is above 0, with the number of points, for PRO (3).")
+    assert "below 0" not in caption
 
 
 def test_accuracy_is_drawn_at_three_shares_below_each_other():

@@ -158,13 +158,13 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
     [panel] = figure.axes
     assert [label.get_text() for label in panel.get_yticklabels()] == ["PRO", "SE", "NLL"]
     written = sorted(filter(None, (text.get_text().rstrip() for text in panel.texts)))
-    assert written == [" 0.300 ▼", " 0.800", " 0.850 ▲"]
+    assert written == [" 0.300 ×", " 0.800", " 0.850 +"]
     [edge] = [line for line in panel.lines if line.get_ydata().tolist() == [1.0]]
     assert edge.get_xdata() == pytest.approx([0.65])
     assert edge.get_marker() != "o"
     below, *marks = legend(figure)
     assert below.startswith("below 0.65")
-    assert sorted(marks) == ["significantly better than PRO", "significantly worse"]
+    assert sorted(marks) == ["significantly better than PRO", "significantly worse than PRO"]
     of_chance = benchmark.draw(table.assign(auroc=table["auroc"] - 0.1))
     assert "below 0.50" in legend(of_chance)[0]  # a weak panel shows how far it is from chance
 
@@ -177,6 +177,7 @@ def test_a_method_without_an_auroc_has_a_row_without_a_value():
 
 def compared(method, difference, p_value=1e-9, **others):
     """Return the row of a method that differs from PRO."""
+    others = {"auroc_high": 0.9 + difference} | others
     row = setting_row(0.0, p_value=p_value, method=method, alpha_choice=None, **others)
     columns = {"auroc_minus_pro": 0.0, "auroc_minus_pro_low": -0.01, "auroc_minus_pro_high": 0.01}
     return row | {name: value + difference for name, value in columns.items()}
@@ -196,6 +197,9 @@ def test_the_caption_compares_pro_with_nll_and_names_other_significant_methods()
     two = pd.DataFrame([*rows, *[row | {"model": "n", "p_value": 0.5} for row in rows]])
     two = two.reset_index(drop=True)
     assert finding(caption).endswith(finding(benchmark.caption(two)).rpartition(". ")[2])
+    worst = compared("PE", -0.5, auroc_high=0.45)
+    of_chance = finding(benchmark.caption(pd.DataFrame([*rows, worst])))
+    assert of_chance.endswith("The interval is below 0.5 (chance) for PE (1).")
 
 
 def test_the_caption_corrects_for_all_methods_and_says_nothing_of_too_few_answers():

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from figure_checks import check_figure, legend
+from figure_checks import check_figure, finding, legend
 from matplotlib.colors import to_rgba
 
 from pro_lib.common.validation import SentenceError
@@ -77,7 +77,7 @@ def drawn_points(figure, color):
 
 def test_every_source_has_its_points_and_pro_has_none():
     figure = beside_paper.draw(TABLE)
-    assert legend(figure) == ["the paper", "here"]
+    assert legend(figure) == ["paper", "here", "mean"]
     others = PRINTED[PRINTED["method"] != "PRO"]
     expected = sorted(others["auroc_minus_pro"].round(3))
     assert drawn_points(figure, COLORS[7]) == expected
@@ -86,13 +86,17 @@ def test_every_source_has_its_points_and_pro_has_none():
 
 def test_one_setting_is_drawn_beside_the_paper_and_a_missing_column_is_named():
     figure = beside_paper.draw(TABLE.iloc[2:3])
-    assert legend(figure) == ["the paper", "here"]
+    assert legend(figure) == ["paper", "here", "mean"]
     with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro'; plots"):
         beside_paper.draw(TABLE.drop(columns="auroc_minus_pro"))
 
 
 def test_the_caption_has_the_mean_of_nll_in_the_paper_and_here():
     caption = beside_paper.caption(TABLE)
-    expected = "NLL minus PRO is −0.024 in the paper (15 settings) and −0.020 here (2 settings)"
-    assert expected in caption
+    assert finding(caption) == (
+        "NLL minus PRO is −0.024 in the paper (15 settings) and −0.020 here (2 settings) on "
+        "average. The sign of the mean is the same in both for NLL and SE."
+    )
+    better = beside_paper.caption(TABLE.assign(auroc_minus_pro=0.1))
+    assert finding(better).endswith("average. The sign of the mean differs for NLL and SE.")
     assert "and" not in beside_paper.caption(TABLE.head(1)).rpartition("NLL minus PRO")[2]

@@ -75,12 +75,21 @@ def test_rows_have_a_value_an_interval_and_the_words_of_a_missing_one():
     assert bar[:, 0].tolist() == pytest.approx([0.7, 0.9])
 
 
-def test_the_lowest_value_below_the_axis_is_written_at_the_right():
+def test_values_below_the_axis_are_written_at_the_right():
     rows = pd.DataFrame({"row": ["a", "b", "b"], "value": [0.5, -0.2, -0.3]})
     with labelled_figure(rows, **TITLE) as (_, [(ax, _)]):
         draw_rows(ax, rows, "value", ["a", "b"], least=0.0)
     [text] = ax.texts
-    assert (text.get_text(), text.get_position()[1]) == (" −0.30", 1)
+    assert (text.get_text(), text.get_position()[1]) == (" −0.30 to −0.20", 1)
+
+
+def test_an_interval_that_the_axis_cuts_ends_at_an_arrow():
+    rows = pd.DataFrame({"row": ["a", "b"], "value": [0.5, 0.2]})
+    rows = rows.assign(value_low=rows["value"] - 0.3, value_high=0.6)
+    with labelled_figure(rows, **TITLE) as (_, [(ax, _)]):
+        draw_rows(ax, rows, "value", ["a", "b"], least=0.0)
+    points, arrows = (line.get_xydata().tolist() for line in ax.lines)
+    assert (points, arrows) == ([[0.5, 0.0], [0.2, 1.0]], [[0.0, 1.0]])
 
 
 def test_a_difference_without_a_moved_question_has_no_interval_and_its_axis_has_two_sides():

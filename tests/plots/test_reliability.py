@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from figure_checks import check_figure, grid, legend
+from figure_checks import check_figure, finding, grid, legend
 from test_benchmark import REPORTED, SPLITS, VALIDATION
 
 from pro_lib import metrics
@@ -59,3 +59,13 @@ def test_the_caption_has_the_calibration_errors_if_they_are_known():
         in reliability.caption(table)
     )
     assert "calibration error" not in reliability.caption(table.assign(ece=np.nan))
+
+
+def test_the_caption_counts_the_points_that_pro_shares_with_nll():
+    table = invented(dataset=["d"], model=["m"])
+    table["accuracy"] = table["confidence"].where(table["method"] != "PE", 0)
+    assert finding(reliability.caption(table)).endswith(
+        "3 of the 3 points of PRO are also points of NLL."
+    )
+    apart = table.assign(accuracy=table["accuracy"].mask(table["method"] == "NLL", 0))
+    assert "are also points" not in reliability.caption(apart)

@@ -69,7 +69,7 @@ def test_labels_are_a_group_of_their_own_and_the_axis_begins_at_an_arrow():
     )
     figure = rouge_thresholds.draw(pd.concat([table, by_labels]))
     groups = ["ROUGE-L > 0.1", "ROUGE-L > 0.3", "ROUGE-L > 0.5", "labels"]
-    assert legend(figure) == [*groups, "below −0.15 (lowest value at the right)"]
+    assert legend(figure) == [*groups, "below −0.15 (values at the right)"]
     [ax] = figure.axes
     assert sorted(label.get_text() for label in ax.get_yticklabels()) == ["PRO", "SE"]
     arrows = [line for line in ax.lines if list(line.get_xdata()) == [-0.15, -0.15]]
@@ -94,9 +94,22 @@ def test_the_caption_compares_pro_with_nll_and_says_how_far_aurocs_move():
     assert finding(rouge_thresholds.caption(pd.DataFrame(rows))) == (
         "At a threshold of 0.1, PRO is significantly better than NLL (+0.050, 95 % interval "
         "+0.040 to +0.060). At a threshold of 0.5, PRO is significantly better than NLL (+0.050, "
-        "95 % interval +0.040 to +0.060). The threshold moves no AUROC itself "
-        "(not drawn) by more than 0.150."
+        "95 % interval +0.040 to +0.060). The AUROC of a method differs by at most 0.150 between "
+        "thresholds."
     )
+
+
+def test_the_caption_names_methods_that_are_worse_at_every_threshold():
+    rows = [
+        setting_row(difference, p_value=0.001, method=method, similarity=None, auroc=0.7)
+        | {"rouge_threshold": threshold, "correctness": "ROUGE-L"}
+        for threshold, of_se in ((0.1, 0.05), (0.5, -0.05))
+        for method, difference in (("PRO", 0.05), ("NLL", 0.0), ("SE", of_se), ("PE", -0.3))
+    ]
+    expected = (
+        "Significantly worse than NLL at every threshold are, with the number of settings, PE"
+    )
+    assert f"{expected} (1). The AUROC" in finding(rouge_thresholds.caption(pd.DataFrame(rows)))
 
 
 def test_the_caption_leaves_out_settings_with_few_correct_answers():
@@ -106,4 +119,4 @@ def test_the_caption_leaves_out_settings_with_few_correct_answers():
         for threshold in (0.1, 0.5)
         for method in ("PRO", "NLL")
     ]
-    assert "moves no AUROC" not in finding(rouge_thresholds.caption(pd.DataFrame(rows)))
+    assert "differs by at most" not in finding(rouge_thresholds.caption(pd.DataFrame(rows)))
