@@ -289,8 +289,8 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     width = ax.bbox.width / ax.figure.dpi  # inches
     for name, text in _row_texts(ax, rows, value, least).items():
         words = text.replace(" to ", "\n ") if width < 1.5 else text
-        ax.text(1, names.index(str(name)), f" {words}", linespacing=0.85, **beside)
-    ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width, 3, 6)))
+        ax.text(1, names.index(str(name)), f" {words}", linespacing=0.75, **beside)
+    ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width, 3, 5)))
 
 
 @contextmanager
