@@ -17,9 +17,8 @@ from pro_lib.plots.style import Figure
 
 _SHOWN = (
     "Accuracy of the 25, 50 or 75 % of the answers that a method finds least uncertain, minus that "
-    "of as many answers that NLL finds least uncertain, with 95 % confidence intervals. A "
-    "difference is significant by itself if its interval excludes 0; this is not corrected for "
-    "the number of points."
+    "of as many answers that NLL finds least uncertain, with 95 % confidence intervals (each by "
+    "itself, not corrected for the number of points)."
 )
 _MOST_MEANING_METHODS = 3  # more points could not be told apart in a figure
 _LEAST_COVERAGE = 0.02
@@ -156,13 +155,17 @@ def caption(table: pd.DataFrame) -> str:
             f"PRO minus NLL is {signed_span(pro)} at these shares, where the accuracy with NLL is "
             f"{span(nll)}."
         )
-    for side, chosen in (
-        ("below", rows[rows[f"{_DIFFERENCE}_high"] < 0]),
-        ("above", rows[rows[f"{_DIFFERENCE}_low"] > 0]),
-    ):
-        if len(chosen):
-            names = listed(counted_methods(chosen))
-            findings.append(f"The interval is {side} 0, with the number of points, for {names}.")
+    sides = {
+        "below": rows[rows[f"{_DIFFERENCE}_high"] < 0],
+        "above": rows[rows[f"{_DIFFERENCE}_low"] > 0],
+    }
+    parts = [
+        f"{side} 0 for {listed(counted_methods(chosen))}"
+        for side, chosen in sides.items()
+        if len(chosen)
+    ]
+    if parts:
+        findings.append(f"The interval is, with the number of points, {', and '.join(parts)}.")
     return join_caption(_SHOWN, rows, *findings)
 
 

@@ -22,10 +22,9 @@ from pro_lib.plots.settings import counted_methods, method_columns, method_label
 from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
-    "AUROC of each method with its 95 % confidence interval; × and + mark significant differences "
-    "to PRO in paired tests, corrected for all methods and settings (Holm). The judged answer is "
-    "the most probable one of all runs (beams, samples, greedy decoding); figures without samples "
-    "judge the most probable beam."
+    "AUROC of each method with its 95 % confidence interval, for the most probable answer that any "
+    "decoding found; × and + mark significant differences to PRO in paired tests, corrected for "
+    "all methods and settings (Holm)."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
@@ -139,14 +138,15 @@ def caption(table: pd.DataFrame) -> str:
     for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
         for verdict, chosen in verdicts(rows, signs[rows.index]):
             if verdict.startswith("significantly"):
-                findings.append(
+                sentence = (
                     f"{words}{verdict.capitalize()} PRO are, with the number of settings, "
-                    f"{listed(counted_methods(chosen))}."
+                    f"{listed(counted_methods(chosen))}"
                 )
-        below_chance = rows[rows["auroc_high"] < 0.5]
-        if len(below_chance):
-            names = listed(counted_methods(below_chance))
-            findings.append(f"{words}The interval is below 0.5 (chance) for {names}.")
+                is_below_chance = chosen["auroc_high"] < 0.5
+                if is_below_chance.any():
+                    names = listed(counted_methods(chosen[is_below_chance]))
+                    sentence += f"; below 0.5 (chance) are {names}"
+                findings.append(f"{sentence}.")
     return join_caption(_SHOWN, drawn, *findings)
 
 

@@ -17,9 +17,8 @@ _CIRCLE: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 3}
 _BAR: dict[str, Any] = {"marker": "|", "ms": 9, "mew": 2, "label": "mean"}
 _SHOWN = (
     "AUROC of each method minus that of PRO, as the paper that introduced PRO (arXiv 2511.07694) "
-    "printed it, and here. A circle is a model on a dataset; its height in a row has no meaning. "
-    "Here, SE, SD and Deg have a circle for each way to compare meanings. Only signs can be "
-    "compared, because models and datasets differ. Here,"
+    "printed it, and here. A circle is a model on a dataset, and for SE, SD and Deg here also a "
+    "way to compare meanings; only signs can be compared, because models and datasets differ. Here,"
 )
 
 
@@ -111,10 +110,13 @@ def caption(table: pd.DataFrame) -> str:
     findings = [f"NLL minus PRO is {' and '.join(parts)} on average."]
     signs = np.sign(pd.DataFrame(means)).dropna()
     is_same = signs["in the paper"] == signs["here"]
-    for verdict, chosen in (("is the same in both", is_same), ("differs", ~is_same)):
-        if chosen.any():
-            names = listed(signs.index[chosen])
-            findings.append(f"The sign of the mean {verdict} for {names}.")
+    verdicts = [
+        f"{verdict} for {listed(signs.index[chosen])}"
+        for verdict, chosen in (("is the same in both", is_same), ("differs", ~is_same))
+        if chosen.any()
+    ]
+    if verdicts:
+        findings.append(f"The sign of the mean {' and '.join(verdicts)}.")
     return join_caption(_SHOWN, drawn.drop(columns="n_differ", errors="ignore"), *findings)
 
 

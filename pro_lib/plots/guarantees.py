@@ -30,9 +30,8 @@ _SHOWN = (
     "answers with its 95 % confidence interval. {n} validation questions choose the threshold of "
     "the uncertainty so that this accuracy (dashed lines) is guaranteed with a confidence of "
     "{confidence:g} % for each method and accuracy (not jointly); without a symbol, it is not "
-    "guaranteed."
+    "guaranteed{not_drawn}."
 )
-_NOT_DRAWN = " Not drawn: {names}, because no method can guarantee any of these accuracies there."
 _SETTING = ["dataset", "model", "protocol"]
 _QUANTITIES = {"share of questions answered": "coverage", "accuracy of these answers": "accuracy"}
 _BY_LABELS = (
@@ -208,8 +207,10 @@ def caption(table: pd.DataFrame) -> str:
         )
     by_labels = _BY_LABELS if is_by_labels(table) else ""
     n = span(drawn["n_validation"], "{:,.0f}")
-    shown = _SHOWN.format(confidence=100 * table["confidence"].iloc[0], n=n)
+    not_drawn = ""
     if len(left_out):
         names = listed(left_out["model"] + " on " + left_out["dataset"])
-        shown += _NOT_DRAWN.format(names=names)
+        not_drawn = f", as by any method for {names} (not drawn)"
+    confidence = 100 * table["confidence"].iloc[0]
+    shown = _SHOWN.format(confidence=confidence, n=n, not_drawn=not_drawn)
     return join_caption(shown, drawn, *findings, by_labels)

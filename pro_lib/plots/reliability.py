@@ -21,9 +21,9 @@ from pro_lib.plots.style import (
 
 _SHOWN = (
     "Accuracy of groups of at least 20 test questions with similar confidence, with 95 % "
-    "confidence intervals, against their mean confidence. The confidence is a probability of a "
-    "correct answer that isotonic regression on validation questions gives for each score; on the "
-    "dotted line, both are the same. PRO has larger symbols than the other methods."
+    "confidence intervals, against their mean confidence, with larger symbols for PRO. The "
+    "confidence is a probability of a correct answer that isotonic regression on validation "
+    "questions gives for each score; on the dotted line, both are the same."
 )
 _FEWEST = 20  # questions of a group that is drawn
 _SETTING = ("model", "dataset", "protocol")

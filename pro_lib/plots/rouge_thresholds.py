@@ -33,7 +33,7 @@ ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _LEAST = -0.15  # where the axis begins
 _SHOWN = (
     "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
-    "of ROUGE-L above which an answer counts as correct."
+    "of ROUGE-L, above which an answer counts as correct"
 )
 
 
@@ -155,9 +155,8 @@ def caption(table: pd.DataFrame) -> str:
                 f"{words}Significantly worse than NLL at every threshold are, with the number of "
                 f"settings, {listed(counted_methods(worse))}."
             )
+    shown = _SHOWN
     moves = enough.groupby(setting)["auroc"].agg(np.ptp)
     if len(moves) and len(ends) > 1:
-        findings.append(
-            f"The AUROC of a method differs by at most {moves.max():.3f} between thresholds."
-        )
-    return join_caption(_SHOWN, drawn.drop(columns="correctness"), *findings)
+        shown += f", and between which an AUROC differs by at most {moves.max():.3f}"
+    return join_caption(f"{shown}.", drawn.drop(columns="correctness"), *findings)
