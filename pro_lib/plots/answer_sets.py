@@ -17,8 +17,9 @@ from pro_lib.runs.run import Run
 
 _SHOWN = (
     "Share of the questions without a correct answer in the set of all answers with p ≥ α, which "
-    "an exact search finds, with its 95 % confidence interval (band). The upper limit is computed "
-    "beforehand from validation questions, with a confidence of 95 % for each α by itself."
+    "an exact search finds and which may be empty, with its 95 % confidence interval (band). The "
+    "upper limit is computed beforehand from validation questions, with a confidence of 95 % for "
+    "each α by itself."
 )
 # The shares of questions that a set of answers may miss, and the αs that are fixed beforehand.
 DELTAS = (0.3, 0.4, 0.5, 0.6)

@@ -145,7 +145,7 @@ def caption(table: pd.DataFrame) -> str:
                 is_below_chance = chosen["auroc_high"] < 0.5
                 if is_below_chance.any():
                     names = listed(counted_methods(chosen[is_below_chance]))
-                    sentence += f"; below 0.5 (chance) are {names}"
+                    sentence += f"; the interval is below 0.5 (chance) for {names}"
                 findings.append(f"{sentence}.")
     return join_caption(_SHOWN, drawn, *findings)
 

@@ -109,10 +109,10 @@ def caption(table: pd.DataFrame) -> str:
             parts.append(f"{signed(means[words]['NLL'])} {words} ({settings})")
     findings = [f"NLL minus PRO is {' and '.join(parts)} on average."]
     signs = np.sign(pd.DataFrame(means)).dropna()
-    is_same = signs["in the paper"] == signs["here"]
+    product = signs["in the paper"] * signs["here"]
     verdicts = [
         f"{verdict} for {listed(signs.index[chosen])}"
-        for verdict, chosen in (("is the same in both", is_same), ("differs", ~is_same))
+        for verdict, chosen in (("is the same in both", product > 0), ("differs", product < 0))
         if chosen.any()
     ]
     if verdicts:

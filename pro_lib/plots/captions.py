@@ -76,7 +76,11 @@ def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
         <BLANKLINE>
         Abbreviations: p, probability of an answer.
     """
-    paragraphs = [f"{shown} {answer_sentence(table)}", " ".join(filter(None, findings))]
+    found = " ".join(filter(None, findings))
+    counts = answer_sentence(table)
+    if "significant" in found and "Holm" not in shown:
+        counts = f"{counts[:-1]}; significance is corrected for all comparisons (Holm)."
+    paragraphs = [f"{shown} {counts}", found]
     text = "\n\n".join(filter(None, paragraphs))
     terms = f"{ABBREVIATIONS}{'; '.join(_terms(text, table))}."
     if "interval" in text and " minus " in text:

@@ -17,8 +17,9 @@ from pro_lib.runs.run import Run
 
 _SHOWN = (
     "Share of the answers with p ≥ α that diverse beam search finds, which returns a fixed number "
-    "of answers, and share of the questions for which it finds all of them. An exact search finds "
-    "all answers with p ≥ α; the share of the questions that have such answers is in parentheses."
+    "of answers, and share of the questions with such answers for which it finds all of them. An "
+    "exact search finds all answers with p ≥ α; the share of the questions that have such answers "
+    "is in parentheses."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -176,8 +177,8 @@ def caption(table: pd.DataFrame) -> str:
     smallest = table[table["alpha"] == table["alpha"].min()]
     costs = [span(smallest[f"{name}_forwards"], "{:.0f}") for name in ("token", "beam")]
     finding = (
-        f"Beams find {parts}. The search puts {costs[0]} tokens per question through the model at "
-        f"the smallest α, and beam search {costs[1]} (not drawn)."
+        f"Beams find {parts}. The search puts {costs[0]} tokens per question through the model on "
+        f"average at the smallest α, and beam search {costs[1]} (not drawn)."
     )
     return join_caption(_SHOWN, table, finding)
 

@@ -141,8 +141,10 @@ def caption(table: pd.DataFrame) -> str:
         if words.startswith("significantly"):
             names = listed(rows["method"].unique())
             values = signed_span(rows["auroc_minus_pro"])
-            n = f"{len(rows)} of {len(others)}"
-            findings.append(f"{words.capitalize()} it in {n} comparisons: {names} ({values}).")
+            findings.append(
+                f"{words.removesuffix(' than').capitalize()} in {len(rows)} of {len(others)} other "
+                f"comparisons are {names} ({values})."
+            )
     return join_caption(_SHOWN, table, *findings)
 
 

@@ -29,8 +29,8 @@ _SHOWN = (
     "Share of the test questions that each method lets the model answer, and accuracy of these "
     "answers with its 95 % confidence interval. {n} validation questions choose the threshold of "
     "the uncertainty so that this accuracy (dashed lines) is guaranteed with a confidence of "
-    "{confidence:g} % for each method and accuracy (not jointly); without a symbol, it is not "
-    "guaranteed{not_drawn}."
+    "{confidence:g} % for each method and accuracy (not jointly); an accuracy without a symbol "
+    "is not guaranteed{not_drawn}."
 )
 _SETTING = ["dataset", "model", "protocol"]
 _QUANTITIES = {"share of questions answered": "coverage", "accuracy of these answers": "accuracy"}
@@ -149,7 +149,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         for index, target in enumerate(sorted(shown["target"].unique()))
     }
     with row_figure(
-        shown,
+        shown.drop(columns="n_questions", errors="ignore"),
         *("model", "dataset", "protocol"),
         value=_QUANTITIES,
         group="target",
@@ -210,7 +210,7 @@ def caption(table: pd.DataFrame) -> str:
     not_drawn = ""
     if len(left_out):
         names = listed(left_out["model"] + " on " + left_out["dataset"])
-        not_drawn = f", as by any method for {names} (not drawn)"
+        not_drawn = f", and none is for {names} (not drawn)"
     confidence = 100 * table["confidence"].iloc[0]
     shown = _SHOWN.format(confidence=confidence, n=n, not_drawn=not_drawn)
     return join_caption(shown, drawn, *findings, by_labels)

@@ -25,7 +25,7 @@ _JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all
 JUDGES = ("labels", "rouge_l")
 _SHOWN = (
     "AUROC of each method minus that of NLL (left; above 0 is better), and AUROC (right), with "
-    "95 % confidence intervals, by ROUGE-L > 0.3 for all answers that the sample is drawn from, "
+    "95 % confidence intervals, by ROUGE-L > 0.3 for the n answers that the sample is drawn from, "
     "and by labels of {n} answers{given}, drawn at random. A model predicts the other labels, and "
     "the labels correct its bias (prediction-powered inference)."
 )

@@ -72,7 +72,7 @@ def caption(table: pd.DataFrame) -> str:
     findings = []
     drawn = table[~table["choice"].str.startswith("α =")]
     for words, some in by_protocol(drawn):
-        parts = []
+        parts: list[str] = []
         for choice, rows in some.groupby("choice", sort=False):
             signs = significant_signs(rows[has_enough(rows)])
             share = f"{(signs != 0).sum()}/{len(rows)}{'' if parts else ' significant'}"

@@ -158,5 +158,5 @@ def caption(table: pd.DataFrame) -> str:
     shown = _SHOWN
     moves = enough.groupby(setting)["auroc"].agg(np.ptp)
     if len(moves) and len(ends) > 1:
-        shown += f", and between which an AUROC differs by at most {moves.max():.3f}"
+        shown += f", and between which no AUROC itself differs by more than {moves.max():.3f}"
     return join_caption(f"{shown}.", drawn.drop(columns="correctness"), *findings)

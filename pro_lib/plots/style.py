@@ -1,7 +1,7 @@
 """The style that all figures share: colours, axes, lines and legends."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt  # noqa: F401 - for the modules of figures
 import pandas as pd
@@ -120,7 +120,7 @@ def draw_curve(
     if bars:
         ax.vlines(line[x], *ends, color=color, lw=0.8)
     else:
-        step = "post" if style.get("drawstyle") == "steps-post" else None
+        step: Literal["post"] | None = "post" if style.get("drawstyle") == "steps-post" else None
         look: dict[str, Any] = {"fc": (color, 0.12), "ec": (color, 0.8), "lw": 0.5}
         ax.fill_between(line[x], *ends, step=step, ls=style["ls"], **look)
 

@@ -199,7 +199,7 @@ def test_the_caption_compares_pro_with_nll_and_names_other_significant_methods()
     assert finding(caption).endswith(finding(benchmark.caption(two)).rpartition(". ")[2])
     worst = compared("PE", -0.5, auroc_high=0.45)
     of_chance = finding(benchmark.caption(pd.DataFrame([*rows, worst])))
-    assert of_chance.endswith("The interval is below 0.5 (chance) for PE (1).")
+    assert of_chance.endswith("PE (1); the interval is below 0.5 (chance) for PE (1).")
 
 
 def test_the_caption_corrects_for_all_methods_and_says_nothing_of_too_few_answers():

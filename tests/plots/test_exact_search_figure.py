@@ -197,6 +197,6 @@ def test_the_caption_says_what_beams_find_and_what_a_search_costs():
     caption = exact_search.caption(table.assign(token_forwards=7.2))
     assert finding(caption) == (
         "Beams find 0.5 % of the answers at α = 0.005 and 40.0 % of the answers at α = 0.4. The "
-        "search puts 7 tokens per question through the model at the smallest α, and beam search 0 "
-        "(not drawn)."
+        "search puts 7 tokens per question through the model on average at the smallest α, and "
+        "beam search 0 (not drawn)."
     )

@@ -58,7 +58,7 @@ def judged(**changes):
 
 def test_the_caption_names_the_labellers_and_compares_pro_with_nll():
     caption = label_answers.caption(judged(), ["ada", "ben"])
-    assert "labels of 60 answers (given by ada and ben), drawn at random, decide which" in caption
+    assert "by labels of 60 answers (given by ada and ben), drawn at random" in caption
     assert finding(caption) == (
         "By the labels, PRO is significantly better than NLL (+0.010, 95 % interval −0.010 to "
         "+0.030). AUROC of NLL is 0.800 by the labels, and 0.800 by ROUGE-L."
