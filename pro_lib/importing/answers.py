@@ -143,7 +143,7 @@ class Problem:
         return self.words or _WORDS[self.reason]
 
 
-def checked(answer: Answer) -> dict[str, Any] | Problem:
+def run_values(answer: Answer) -> dict[str, Any] | Problem:
     """Return the values of an answer by column of a run, or why one of them is wrong."""
     log_prob = answer.log_prob
     tokens = answer.token_log_probs

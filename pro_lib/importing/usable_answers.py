@@ -12,8 +12,8 @@ from pro_lib.importing.answers import (
     THOUGHT_IN_TOKENS,
     Answer,
     Problem,
-    checked,
     contradiction,
+    run_values,
 )
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 from pro_lib.importing.token_alignment import (
@@ -94,7 +94,7 @@ def usable_values(
     if not is_record and has_log_prob and answer.finished is False:
         # An answer that was cut has no ending, so the ending adds nothing to its log-probability.
         answer = answer._replace(end_log_prob=0.0)
-    return checked(answer)
+    return run_values(answer)
 
 
 def _problem(answer: Answer) -> Problem | None:

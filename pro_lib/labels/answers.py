@@ -23,7 +23,7 @@ _FEATURES = ["exact_match", "alias_match", "NLL", "ALL"]
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnswerUnits:
     """The G different answers of an evaluation, the units that get one label each.
 
     Answers with the same words to the same question are one unit.
@@ -60,7 +60,7 @@ class Answers:
         return clusters
 
 
-def collect_answers(evaluation: Evaluation) -> Answers:
+def answer_units(evaluation: Evaluation) -> AnswerUnits:
     """Collect the different answers of an evaluation.
 
     Returns:
@@ -80,7 +80,7 @@ def collect_answers(evaluation: Evaluation) -> Answers:
     bins = strata[:, None] == np.arange(len(ROUGE_BINS))
     varies = np.ptp(means, axis=0) > 0
     features = np.column_stack([bins[:, bins.any(axis=0)], means[:, varies]]).astype(np.float64)
-    return Answers(evaluation, table, units, strata, features)
+    return AnswerUnits(evaluation, table, units, strata, features)
 
 
 def with_placeholder(run: Run) -> Run:

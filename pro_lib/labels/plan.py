@@ -19,7 +19,7 @@ from pro_lib.common.validation import (
     WholeNumber,
 )
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.labels.answers import Answers, collect_answers
+from pro_lib.labels.answers import AnswerUnits, answer_units
 from pro_lib.labels.drawing import first_phase, first_size, second_phase
 from pro_lib.labels.file import KEY
 from pro_lib.metrics.roc import FloatArray, IntArray
@@ -96,7 +96,7 @@ class LabelPlan(Format):
             raise RunError(
                 f"the number of planned labels must be at least {FEWEST_PLANNED}; got {n_labels}"
             )
-        answers = collect_answers(evaluation)
+        answers = answer_units(evaluation)
         rng = np.random.default_rng([seed, _STREAMS["first"]])
         first = first_phase(answers.strata, first_size(n_labels, len(answers)), rng)
         return cls(
@@ -153,7 +153,7 @@ class LabelPlan(Format):
             draws[position] = (2, probability)
         return draws
 
-    def positions_of_answers(self, answers: Answers) -> IntArray:
+    def positions_of_answers(self, answers: AnswerUnits) -> IntArray:
         """Return the position of each different answer (G,) of today; -1 if it is not planned.
 
         The text of the question decides. If the plan does not have the text, the question_id

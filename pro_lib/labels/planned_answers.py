@@ -15,8 +15,8 @@ from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import MISSING_SHARE
 from pro_lib.labels.answers import (
-    Answers,
-    collect_answers,
+    AnswerUnits,
+    answer_units,
     references_digest,
     scores_at_alphas,
 )
@@ -130,8 +130,8 @@ class PlannedAnswers:
         return planned
 
     @cached_property
-    def _all_answers(self) -> Answers:
-        return collect_answers(self.evaluation)
+    def _all_answers(self) -> AnswerUnits:
+        return answer_units(self.evaluation)
 
     @cached_property
     def _all_positions(self) -> IntArray:
@@ -158,13 +158,13 @@ class PlannedAnswers:
         return f"{n_left_out} of {n_answers} answers are not among those of the label plan"
 
     @cached_property
-    def answers(self) -> Answers:
+    def answers(self) -> AnswerUnits:
         """The answers that are in the plan. The exclusions say how many others are left out."""
         if not self.left_out:
             return self._all_answers
         evaluation = self._all_answers.evaluation
         exclusions = f"{evaluation.exclusions} Left out: {self.left_out}."
-        return collect_answers(replace(evaluation.rows(self.is_planned), exclusions=exclusions))
+        return answer_units(replace(evaluation.rows(self.is_planned), exclusions=exclusions))
 
     @property
     def positions(self) -> IntArray:

@@ -23,8 +23,8 @@ from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, for the most probable answer that any "
-    "decoding found; × and + mark significant differences to PRO in paired tests, corrected for "
-    "all methods and settings (Holm)."
+    "decoding found; symbols beside the numbers mark significant differences to PRO in paired "
+    "tests, corrected for all methods and settings (Holm), as intervals are not."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}

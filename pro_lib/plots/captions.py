@@ -79,7 +79,8 @@ def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
     found = " ".join(filter(None, findings))
     counts = answer_sentence(table)
     if "significant" in found and "Holm" not in shown:
-        counts = f"{counts[:-1]}; significance is corrected for all comparisons (Holm)."
+        correction = "significance is corrected for all comparisons (Holm), intervals are not"
+        counts = f"{counts[:-1]}; {correction}."
     paragraphs = [f"{shown} {counts}", found]
     text = "\n\n".join(filter(None, paragraphs))
     terms = f"{ABBREVIATIONS}{'; '.join(_terms(text, table))}."

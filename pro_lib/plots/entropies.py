@@ -70,7 +70,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     with labelled_figure(
         table,
         *("model", "dataset"),
-        title="Entropy of the answers to each question",
+        title=f"Entropy of the answers to up to {_MOST_QUESTIONS} questions",
         x="share of the questions with a smaller lower bound",
         y="entropy (nats)",
         figure_columns=figure_columns,

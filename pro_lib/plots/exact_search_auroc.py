@@ -32,8 +32,9 @@ from pro_lib.plots.style import Figure
 
 _SHOWN = (
     "AUROC of each score minus that of PRO with an exact search, which finds all answers with "
-    "p ≥ α, with 95 % confidence intervals; at the right are AUROC and, in parentheses, α, which "
-    "for “same α” is that of the first row."
+    "p ≥ α, with 95 % confidence intervals; scores are of its answers, except for PRO with beams, "
+    "and at the right are AUROC and, in parentheses, α, which for “same α” is that of the first "
+    "row."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
@@ -142,8 +143,8 @@ def caption(table: pd.DataFrame) -> str:
             names = listed(rows["method"].unique())
             values = signed_span(rows["auroc_minus_pro"])
             findings.append(
-                f"{words.removesuffix(' than').capitalize()} in {len(rows)} of {len(others)} other "
-                f"comparisons are {names} ({values})."
+                f"Of the {len(others)} others, {len(rows)} are {words.removesuffix(' than')}: "
+                f"{names} ({values})."
             )
     return join_caption(_SHOWN, table, *findings)
 

@@ -345,9 +345,11 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
 
 def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) -> pd.Series:
     """Return the text at the right of each row: the column text, or the values below the axis."""
-    below = rows[rows[value] < (-np.inf if least is None else least)]
-    if len(below):
-        label = minus(f"below {least:.2f} (values at the right)")
+    least = -np.inf if least is None else least
+    below = rows[rows[value] < least]
+    ends = rows[[name for name in (value, f"{value}_low") if name in rows]]
+    if (ends < least).any(axis=None):
+        label = minus(f"value (at the right) or interval below {least:.2f}")
         ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
     if "text" in rows:
         return rows.groupby("row")["text"].first()

@@ -33,7 +33,7 @@ ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _LEAST = -0.15  # where the axis begins
 _SHOWN = (
     "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
-    "of ROUGE-L, above which an answer counts as correct"
+    "of ROUGE-L above which an answer counts as correct"
 )
 
 
@@ -158,5 +158,5 @@ def caption(table: pd.DataFrame) -> str:
     shown = _SHOWN
     moves = enough.groupby(setting)["auroc"].agg(np.ptp)
     if len(moves) and len(ends) > 1:
-        shown += f", and between which no AUROC itself differs by more than {moves.max():.3f}"
+        shown += f"; no AUROC changes by more than {moves.max():.3f} between them"
     return join_caption(f"{shown}.", drawn.drop(columns="correctness"), *findings)

@@ -163,7 +163,7 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
     assert edge.get_xdata() == pytest.approx([0.65])
     assert edge.get_marker() != "o"
     below, *marks = legend(figure)
-    assert below.startswith("below 0.65")
+    assert below.endswith("below 0.65")
     assert sorted(marks) == ["significantly better than PRO", "significantly worse than PRO"]
     of_chance = benchmark.draw(table.assign(auroc=table["auroc"] - 0.1))
     assert "below 0.50" in legend(of_chance)[0]  # a weak panel shows how far it is from chance

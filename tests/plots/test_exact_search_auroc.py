@@ -99,5 +99,5 @@ def test_the_caption_compares_beams_with_the_search(p_value, words):
     caption = exact_search_auroc.caption(invented(p_value=p_value))
     assert f"PRO with beams is {words}" in caption
     assert "(−0.010, 95 % interval −0.020 to 0.000)" in caption
-    others = "worse in 1 of 1 other comparisons are probability not found (−0.050)."
+    others = "Of the 1 others, 1 are significantly worse: probability not found (−0.050)."
     assert (others in caption) == (p_value < 0.05)

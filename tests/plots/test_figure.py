@@ -88,8 +88,10 @@ def test_an_interval_that_the_axis_cuts_ends_at_an_arrow():
     rows = rows.assign(value_low=rows["value"] - 0.3, value_high=0.6)
     with labelled_figure(rows, **TITLE) as (_, [(ax, _)]):
         draw_rows(ax, rows, "value", ["a", "b"], least=0.0)
-    points, arrows = (line.get_xydata().tolist() for line in ax.lines)
+    points, arrows, _ = (line.get_xydata().tolist() for line in ax.lines)
     assert (points, arrows) == ([[0.5, 0.0], [0.2, 1.0]], [[0.0, 1.0]])
+    [of_legend] = ax.get_legend_handles_labels()[1]
+    assert of_legend == "value (at the right) or interval below 0.00"
 
 
 def test_a_difference_without_a_moved_question_has_no_interval_and_its_axis_has_two_sides():

@@ -69,7 +69,7 @@ def test_labels_are_a_group_of_their_own_and_the_axis_begins_at_an_arrow():
     )
     figure = rouge_thresholds.draw(pd.concat([table, by_labels]))
     groups = ["ROUGE-L > 0.1", "ROUGE-L > 0.3", "ROUGE-L > 0.5", "labels"]
-    assert legend(figure) == [*groups, "below −0.15 (values at the right)"]
+    assert legend(figure) == [*groups, "value (at the right) or interval below −0.15"]
     [ax] = figure.axes
     assert sorted(label.get_text() for label in ax.get_yticklabels()) == ["PRO", "SE"]
     arrows = [line for line in ax.lines if list(line.get_xdata()) == [-0.15, -0.15]]
@@ -92,7 +92,7 @@ def test_the_caption_compares_pro_with_nll_and_says_how_far_aurocs_move():
             row = setting_row(0.05, p_value=0.001, method=method, similarity=None, auroc=auroc)
             rows.append(row | {"rouge_threshold": threshold, "correctness": "ROUGE-L"})
     caption = rouge_thresholds.caption(pd.DataFrame(rows))
-    assert "and between which no AUROC itself differs by more than 0.150." in caption
+    assert "; no AUROC changes by more than 0.150 between them." in caption
     assert finding(caption) == (
         "At a threshold of 0.1, PRO is significantly better than NLL (+0.050, 95 % interval "
         "+0.040 to +0.060). At a threshold of 0.5, PRO is significantly better than NLL (+0.050, "
@@ -120,4 +120,4 @@ def test_the_caption_leaves_out_settings_with_few_correct_answers():
         for threshold in (0.1, 0.5)
         for method in ("PRO", "NLL")
     ]
-    assert "differs by more than" not in rouge_thresholds.caption(pd.DataFrame(rows))
+    assert "changes by more than" not in rouge_thresholds.caption(pd.DataFrame(rows))
