@@ -136,6 +136,8 @@ def caption(table: pd.DataFrame) -> str:
     signs = _signs(table)
     drawn = _drawn(table)
     for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
+        if (signs[rows.index] == -1).any() and not (signs[rows.index] == 1).any():
+            findings.append(f"{words}No method is significantly better than PRO.")
         for verdict, chosen in verdicts(rows, signs[rows.index]):
             if verdict.startswith("significantly"):
                 sentence = (

@@ -30,7 +30,7 @@ from pro_lib.plots.settings import (
 from pro_lib.plots.style import PRINTED, Figure, distinct_values, drawn_methods
 
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
-_LEAST = -0.15  # where the axis begins
+_LEAST = -0.3  # where the axis begins
 _SHOWN = (
     "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
     "of ROUGE-L above which an answer counts as correct"
@@ -156,7 +156,7 @@ def caption(table: pd.DataFrame) -> str:
                 f"settings, {listed(counted_methods(worse))}."
             )
     shown = _SHOWN
-    moves = enough.groupby(setting)["auroc"].agg(np.ptp)
+    moves = enough.groupby(setting)["auroc_minus_nll"].agg(np.ptp)
     if len(moves) and len(ends) > 1:
-        shown += f"; no AUROC changes by more than {moves.max():.3f} between them"
+        shown += f"; no difference changes by more than {moves.max():.3f} between them"
     return join_caption(f"{shown}.", drawn.drop(columns="correctness"), *findings)

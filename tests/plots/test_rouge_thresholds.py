@@ -65,14 +65,14 @@ def test_labels_are_a_group_of_their_own_and_the_axis_begins_at_an_arrow():
     table = invented(dataset=["d"], model=["a"])
     table = table[table["method"].isin(["PRO", "SE", "NLL"])].assign(auroc_minus_nll=0.01)
     by_labels = table[table["rouge_threshold"] == 0.5].assign(
-        rouge_threshold=np.nan, auroc_minus_nll=-0.2
+        rouge_threshold=np.nan, auroc_minus_nll=-0.4
     )
     figure = rouge_thresholds.draw(pd.concat([table, by_labels]))
     groups = ["ROUGE-L > 0.1", "ROUGE-L > 0.3", "ROUGE-L > 0.5", "labels"]
-    assert legend(figure) == [*groups, "value (at the right) or interval below −0.15"]
+    assert legend(figure) == [*groups, "value (at the right) or interval below −0.30"]
     [ax] = figure.axes
     assert sorted(label.get_text() for label in ax.get_yticklabels()) == ["PRO", "SE"]
-    arrows = [line for line in ax.lines if list(line.get_xdata()) == [-0.15, -0.15]]
+    arrows = [line for line in ax.lines if list(line.get_xdata()) == [-0.3, -0.3]]
     assert len(arrows) == 1
 
 
@@ -89,14 +89,15 @@ def test_the_caption_compares_pro_with_nll_and_says_how_far_aurocs_move():
     rows = []
     for threshold, others in ((0.1, (0.70, 0.75)), (0.5, (0.70, 0.60))):
         for method, auroc in zip(("PRO", "NLL", "SE"), (0.80, *others), strict=True):
-            row = setting_row(0.05, p_value=0.001, method=method, similarity=None, auroc=auroc)
+            difference = auroc - others[0]
+            row = setting_row(difference, p_value=0.001, method=method, similarity=None)
             rows.append(row | {"rouge_threshold": threshold, "correctness": "ROUGE-L"})
     caption = rouge_thresholds.caption(pd.DataFrame(rows))
-    assert "; no AUROC changes by more than 0.150 between them." in caption
+    assert "; no difference changes by more than 0.150 between them." in caption
     assert finding(caption) == (
-        "At a threshold of 0.1, PRO is significantly better than NLL (+0.050, 95 % interval "
-        "+0.040 to +0.060). At a threshold of 0.5, PRO is significantly better than NLL (+0.050, "
-        "95 % interval +0.040 to +0.060)."
+        "At a threshold of 0.1, PRO is significantly better than NLL (+0.100, 95 % interval "
+        "+0.090 to +0.110). At a threshold of 0.5, PRO is significantly better than NLL (+0.100, "
+        "95 % interval +0.090 to +0.110)."
     )
 
 
