@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from pro_lib.evaluation.alpha_choice import Splits, select_alpha
@@ -16,7 +15,7 @@ from pro_lib.plots.captions import (
     significant_signs,
     verdicts,
 )
-from pro_lib.plots.figure import checked_table, row_figure
+from pro_lib.plots.figure import MARKS, checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import counted_methods, method_columns, method_labels, per_setting
 from pro_lib.plots.style import COLORS, Figure, drawn_methods
@@ -28,12 +27,6 @@ _SHOWN = (
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
-# The marks of significant differences by sign, in the panel and in the legend
-_MARKS = {1: "+", -1: "×"}
-_LEGEND = {
-    "+": ("+", "significantly better than PRO"),
-    "×": ("x", "significantly worse than PRO"),
-}
 _OPTIONAL = ["alpha_choice", "auroc_minus_pro", "p_value"]
 _POINT: dict[str, Any] = {"marker": "o", "ms": 3.5, "zorder": 3}
 
@@ -101,7 +94,7 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
     """
     table = checked_table(table, ["method", "auroc"], "benchmark")
     table = _drawn(table.reindex(columns=table.columns.union(_OPTIONAL, sort=False)), every_method)
-    marks = _signs(table).map(_MARKS).fillna("")
+    marks = _signs(table).map(MARKS).fillna("")
     values = table["auroc"].map("{:.3f} ".format).replace("nan ", "")
     table = table.assign(row=method_labels(table), text=values + marks)
     settings = ("model", "dataset", "protocol")
@@ -117,11 +110,8 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
         figure_columns=figure_columns,
         row_height=0.15,
         least=highest.max() - 0.2 if highest.min() >= 0.8 else 0.5,
-    ) as (figure, panels):
-        for mark in sorted(set(marks) & set(_LEGEND)):
-            marker, label = _LEGEND[mark]
-            panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
-    return figure
+    ) as (figure, _):
+        return figure
 
 
 def caption(table: pd.DataFrame) -> str:

@@ -68,9 +68,9 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     table = checked_table(table, [*_STYLES, "entropy_low", "entropy_high"], "entropies")
     with labelled_figure(
-        table,
+        table.drop(columns="n_questions", errors="ignore"),
         *("model", "dataset"),
-        title=f"Entropy of the answers to up to {_MOST_QUESTIONS} questions",
+        title="Entropy of the answers to single questions",
         x="share of the questions with a smaller lower bound",
         y="entropy (nats)",
         figure_columns=figure_columns,

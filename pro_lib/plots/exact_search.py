@@ -19,7 +19,7 @@ _SHOWN = (
     "Share of the answers with p ≥ α that diverse beam search finds, which returns a fixed number "
     "of answers (10 by default), and share of the questions with such answers for which it finds "
     "all of them. An exact search finds all answers with p ≥ α; the share of the questions that "
-    "have such answers is in parentheses, and without any there is no point."
+    "have such answers is in parentheses."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)

@@ -26,7 +26,7 @@ from pro_lib.plots.captions import (
     verdicts,
 )
 from pro_lib.plots.exact_search import SearchRuns
-from pro_lib.plots.figure import checked_table, row_figure
+from pro_lib.plots.figure import MARKS, checked_table, row_figure
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
 from pro_lib.plots.style import Figure
 
@@ -104,13 +104,20 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
     Args:
         table: needs the columns method, strategy, alpha, alpha_choice, auroc, and auroc_minus_pro
-            with its interval. It may have dataset, model, protocol and n_questions.
+            with its interval. It may have dataset, model, protocol and n_questions, and with
+            p_value significant differences are marked.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     needed = ["method", "strategy", "alpha", "alpha_choice", "auroc", "auroc_minus_pro"]
     table = checked_table(table, needed, "exact_search_auroc")
     alphas = table["alpha"].map(" ({:g})".format, na_action="ignore").fillna("")
-    texts = table["auroc"].map("{:.3f}".format) + alphas
+    marks = pd.Series("", table.index)
+    if "p_value" in table:
+        is_same = table["alpha_choice"] == "exact search"
+        for family in (_others(table), *(_beams(table, some) for some in (is_same, ~is_same))):
+            signs = significant_signs(family[has_enough(family)], "auroc_minus_pro")
+            marks.update((" " + signs.map(MARKS)).dropna())
+    texts = table["auroc"].map("{:.3f}".format) + alphas + marks
     table = table.assign(row=_score_names(table), text=texts)
     table = table.sort_values("method", key=lambda name: name != "PRO", kind="stable")
     with row_figure(
@@ -128,16 +135,15 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO of beams, with its own α and with that of the search, with the exact search."""
-    beams = table[(table["method"] == "PRO") & (table["strategy"] != "threshold")]
-    is_same = beams["alpha_choice"] == "exact search"
+    is_same = table["alpha_choice"] == "exact search"
     options: dict[str, Any] = {"quantity": "auroc_minus_pro"}
     options["reference"] = "PRO with the exact search"
     same = "PRO with beams at the same α"
     findings = [
-        comparison(beams[~is_same], "PRO with beams", **options),
-        comparison(beams[is_same], same, **options),
+        comparison(_beams(table, ~is_same), "PRO with beams", **options),
+        comparison(_beams(table, is_same), same, **options),
     ]
-    others = table[(table["method"] != "PRO") & has_enough(table)]
+    others = _others(table)
     for words, rows in verdicts(others, significant_signs(others, "auroc_minus_pro")):
         if words.startswith("significantly"):
             names = listed(rows["method"].unique())
@@ -147,6 +153,16 @@ def caption(table: pd.DataFrame) -> str:
                 f"{names} ({values})."
             )
     return join_caption(_SHOWN, table, *findings)
+
+
+def _beams(table: pd.DataFrame, chosen: pd.Series) -> pd.DataFrame:
+    """Return the chosen rows of PRO with beams."""
+    return table[(table["method"] == "PRO") & (table["strategy"] != "threshold") & chosen]
+
+
+def _others(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of other scores than PRO that have enough answers for a test."""
+    return table[(table["method"] != "PRO") & has_enough(table)]
 
 
 def _score_names(table: pd.DataFrame) -> pd.Series:

@@ -32,6 +32,12 @@ from pro_lib.plots.style import (
 _TALLEST = 4.5  # inches, of a figure of one column, as far as its panels allow
 _ENDS = ("low", "high")  # of an interval, in the names of columns
 _ARROW: dict[str, Any] = {"marker": 4, "ls": "", "ms": 4}  # to the left
+# The marks of significant differences by sign, and how the legend shows them.
+MARKS = {1: "+", -1: "×"}
+_SIGNIFICANT = {
+    "+": ("+", "significantly better than PRO"),
+    "×": ("x", "significantly worse than PRO"),
+}
 _NLL: dict[str, Any] = {"ls": (0, (1, 1.5)), "lw": 0.9}
 
 
@@ -290,7 +296,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     for name, text in _row_texts(ax, rows, value, least).items():
         words = text.replace(" to ", "\n ") if width < 1.5 else text
         ax.text(1, names.index(str(name)), f" {words}", linespacing=0.75, **beside)
-    ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width, 3, 5)))
+    ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width - 1, 2, 5)))
 
 
 @contextmanager
@@ -340,6 +346,9 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
             column = values[rows["quantity"].iloc[0]]
             shape: dict[str, Any] = {"by": group, "styles": styles, "least": least}
             draw_rows(ax, rows, column, names, missing=missing, heading=heading, **shape)
+        for mark, (marker, label) in _SIGNIFICANT.items():
+            if "text" in table and table["text"].str.endswith(mark).any():
+                panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
         yield figure, panels
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from figure_checks import check_figure
+from figure_checks import check_figure, legend
 from invented_settings import setting_row
 from test_exact_search_figure import judged_runs
 
@@ -90,6 +90,11 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
         points.get_xydata(), [[0, 0], [-0.01, 1], [0.002, 2], [-0.05, 3]], atol=1e-12
     )
     assert [text.get_text() for text in ax.texts[:2]] == [" AUROC (α)", " 0.790 (0.1)"]
+    significant = pd.concat([invented(p_value=1e-9), invented(p_value=1e-9, n_correct=1)])
+    figure = exact_search_auroc.draw(significant.assign(dataset=["a"] * 4 + ["b"] * 4))
+    assert legend(figure) == ["significantly better than PRO", "significantly worse than PRO"]
+    ends = [text.get_text()[-1] for ax in figure.axes for text in ax.texts]
+    assert [ends.count(mark) for mark in "×+"] == [2, 1]  # in the setting with enough answers
     with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro'"):
         exact_search_auroc.draw(table.drop(columns="auroc_minus_pro"))
 
