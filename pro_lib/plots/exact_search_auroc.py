@@ -109,7 +109,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     needed = ["method", "strategy", "alpha", "alpha_choice", "auroc", "auroc_minus_pro"]
-    table = checked_table(table, needed, "exact_search_auroc")
+    table = checked_table(table, needed, "exact_search_auroc").reset_index(drop=True)
     alphas = table["alpha"].map(" ({:g})".format, na_action="ignore").fillna("")
     marks = pd.Series("", table.index)
     if "p_value" in table:
