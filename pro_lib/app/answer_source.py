@@ -42,7 +42,7 @@ def read_answers(
         **reading: the parameters `columns` and `separator` of `import_answers`.
 
     Raises:
-        SentenceError: a run folder is to be read as a file.
+        SentenceError: an option for files is given with a run folder.
     """
     reading["strict"] = strict
     of_files = {"questions": questions, "log_metric": log_metric, "fields": fields, **reading}

@@ -385,12 +385,14 @@ class Experiment(Parameters):
         if self.label_sample is not None:
             return self.label_sample
         path = self.label_path(self.run(*pair))
-        if not path.exists():
+        has_own_labels = path.exists()
+        if not has_own_labels:
             path = catalog.EXAMPLE_LABELS
-            if not LabelSample.read(path).covers(reported):
-                return LabelSample.without_labels(reported)
+        sample = LabelSample.read(path)
+        if not has_own_labels and not sample.covers(reported):
+            return LabelSample.without_labels(reported)
         self._digests[path.name] = file_digest(path)
-        return LabelSample.read(path)
+        return sample
 
     def _cache_folder(self, model: str, dataset: str) -> Path:
         """Return the folder of what models have said about the answers of a pair."""

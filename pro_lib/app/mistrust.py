@@ -49,7 +49,7 @@ def find_mistrust(scored: ScoredAnswers, method: str, *, target: float | None = 
     Args:
         scored: the scored answers.
         method: the method whose scores decide.
-        target: the accuracy to guarantee; None for a quantile.
+        target: the accuracy to guarantee; None to mistrust the most uncertain quarter.
     """
     mistrust = _overall_mistrust(scored, method, target)
     has_judged_fields = "field" in scored.rows and scored.n_judged > 0

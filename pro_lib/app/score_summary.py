@@ -165,7 +165,7 @@ def difference_lines(scored: ScoredAnswers) -> list[str]:
     from pro_lib import metrics
 
     table = scored.comparison
-    reference = "NLL" if "NLL" in set(table["method"]) else str(table["method"].iloc[0])
+    reference = scored.reference
     if reference == "NLL":
         table = table[table["method"].isin([scored.main_method, "NLL"])]
     differences = metrics.differences_in_words(table, reference)

@@ -66,7 +66,8 @@ class ScoredAnswers:
         rules: what makes an answer right.
         alpha: α of PRO, and where it comes from.
         methods: the names of the methods to show, in the order of their columns.
-        texts: the same of the texts alone, if only some questions have log-probabilities.
+        texts: the answers scored by their texts alone, if only some questions have
+            log-probabilities.
         sampled: the sample of labels that judges the answers, if there is one.
     """
 
@@ -162,18 +163,22 @@ class ScoredAnswers:
         scores = _score_columns(self.reported, self.alpha.alpha)
         return scores[[name for name in self.methods if name in scores]]
 
+    @property
+    def reference(self) -> str:
+        """The method that the others are compared with: NLL, or the first one without NLL."""
+        scores = self.reported_scores
+        return "NLL" if "NLL" in scores else str(scores.columns[0])
+
     @cached_property
     def comparison(self) -> pd.DataFrame:
-        """AUROC of every method and its difference to NLL, or to the first method without NLL.
+        """AUROC of every method and its difference to that of `reference`.
 
         The columns are those of `Judgement.compare`.
 
         Raises:
             OneClassError: all judged answers are right, or all are wrong.
         """
-        scores = self.reported_scores
-        reference = "NLL" if "NLL" in scores else str(scores.columns[0])
-        return self.reported.judgement.compare(scores, reference=reference)
+        return self.reported.judgement.compare(self.reported_scores, reference=self.reference)
 
     def most_certain(self, method: str) -> pd.DataFrame:
         """Return the accuracy if only the most certain of the reported questions are answered.

@@ -202,7 +202,7 @@ def select_alpha(
 
     Args:
         validation: the questions.
-        alphas: the values to choose from; None for `ALPHA_GRID`.
+        alphas: the values to choose from; None for those of `alpha_grid`.
         name: PRO, or another score that needs an α (`Evaluation.pro`).
 
     Returns:

@@ -177,10 +177,8 @@ def _names_of(response: Response, path: Path) -> tuple[str, str]:
 
     They are `records` and the stem of the file's name if the record does not name them.
     """
-    is_record = response.is_of("records")
-    model = response.model if is_record else None
-    dataset = response.dataset if is_record else None
-    return str(model or "records"), str(dataset or unzipped(path).stem)
+    record = response if response.is_of("records") else Response("")
+    return str(record.model or "records"), str(record.dataset or unzipped(path).stem)
 
 
 # --- Entries ---

@@ -42,7 +42,7 @@ class CollectedAnswers:
         owners, places: the number of the response of each of these answers, and its place there.
         left_out: the lines and answers that cannot be used.
         endings: the number of answers of an API with each finish reason.
-        notes: the number of answers with something to know, by the words for it.
+        notes: the number of answers that each message is about, by message.
     """
 
     def __init__(self, *, strict: bool, fields: bool) -> None:

@@ -22,7 +22,7 @@ def set_verdicts(collected: CollectedAnswers, metric: str | None, path: Path) ->
         path: the file, for messages.
 
     Returns:
-        A message if the values of the first metric are no verdicts.
+        A message if the values of the first metric are not verdicts.
 
     Raises:
         RunError: the log has no such metric.

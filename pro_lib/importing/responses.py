@@ -57,7 +57,7 @@ _EVENT_TYPES = (
     "content_block",
     "content-",
 )
-# Layouts without responses, by a field that only they have, and what to do with them.
+# Formats without responses, by a field that only they have, and what to do with them.
 FOREIGN = {
     "model_response": "details of lighteval, which is not read; write records of its answers",
     "attributes.llm.output_messages": "spans of Phoenix as a table; export them as JSON responses",
@@ -82,7 +82,7 @@ class Response:
         filter: the filter of lm-evaluation-harness.
         log_metrics: the values of the metrics or scorers of a log by name.
         answers: its answers, until they are in the run.
-        problem: why it is not used; None if it is.
+        problem: why it is not used; None if it is used.
         part: which of several prompts of the entry it answers; None if there is one.
     """
 

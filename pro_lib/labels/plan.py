@@ -172,7 +172,7 @@ class LabelPlan(Format):
 
     @property
     def is_drawn(self) -> bool:
-        """Return whether all phases are drawn."""
+        """Whether all phases are drawn."""
         return self.second is not None or self.n_labels == len(self.first)
 
     def with_second_phase(self, positions: IntArray, probabilities: FloatArray) -> LabelPlan:

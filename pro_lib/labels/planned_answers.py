@@ -162,7 +162,7 @@ class PlannedAnswers:
         """The answers that are in the plan. The exclusions say how many others are left out."""
         if not self.left_out:
             return self._all_answers
-        evaluation = self._all_answers.evaluation
+        evaluation = self.evaluation
         exclusions = f"{evaluation.exclusions} Left out: {self.left_out}."
         return answer_units(replace(evaluation.rows(self.is_planned), exclusions=exclusions))
 
@@ -277,7 +277,7 @@ class PlannedAnswers:
 
     @property
     def n_requests(self) -> int:
-        """Return how many answers a labeller sees in the whole plan, repetitions included."""
+        """The number of answers that a labeller sees in the whole plan, repetitions included."""
         positions = [position for position, _ in self.plan.requests()]
         n_gone = int(np.count_nonzero(self.unit_at[positions] < 0))
         return self.plan.n_labels + self.plan.n_labels // REPEAT_EVERY - n_gone

@@ -165,7 +165,7 @@ def caption(table: pd.DataFrame) -> str:
         if len(chosen)
     ]
     if parts:
-        findings.append(f"The interval is, with the number of points, {', and '.join(parts)}.")
+        findings.append(f"The interval (with the number of points) is {', and '.join(parts)}.")
     return join_caption(_SHOWN, rows, *findings)
 
 

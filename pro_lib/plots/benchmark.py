@@ -131,7 +131,7 @@ def caption(table: pd.DataFrame) -> str:
         for verdict, chosen in verdicts(rows, signs[rows.index]):
             if verdict.startswith("significantly"):
                 sentence = (
-                    f"{words}{verdict.capitalize()} PRO are, with the number of settings, "
+                    f"{words}{verdict.capitalize()} PRO (with the number of settings): "
                     f"{listed(counted_methods(chosen))}"
                 )
                 is_below_chance = chosen["auroc_high"] < 0.5

@@ -31,10 +31,9 @@ from pro_lib.plots.settings import method_columns, per_setting, with_setting
 from pro_lib.plots.style import Figure
 
 _SHOWN = (
-    "AUROC of each score minus that of PRO with an exact search, which finds all answers with "
-    "p ≥ α, with 95 % confidence intervals; scores are of its answers, except for PRO with beams, "
-    "and at the right are AUROC and, in parentheses, α, which for “same α” is that of the first "
-    "row."
+    "AUROC of PRO with beams, and of other scores of the answers that an exact search finds (all "
+    "with p ≥ α), minus that of PRO with this search, with 95 % confidence intervals; AUROC and α "
+    "are at the right, and “same α” is that of the first row."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"

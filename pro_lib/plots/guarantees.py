@@ -210,7 +210,7 @@ def caption(table: pd.DataFrame) -> str:
     not_drawn = ""
     if len(left_out):
         names = listed(left_out["model"] + " on " + left_out["dataset"])
-        not_drawn = f", and none is for {names} (not drawn)"
+        not_drawn = f"; no accuracy is guaranteed for {names} (not drawn)"
     confidence = 100 * table["confidence"].iloc[0]
     shown = _SHOWN.format(confidence=confidence, n=n, not_drawn=not_drawn)
     return join_caption(shown, drawn, *findings, by_labels)

@@ -152,8 +152,8 @@ def caption(table: pd.DataFrame) -> str:
         worse = rows[at_every].drop_duplicates(setting)
         if len(worse):
             findings.append(
-                f"{words}Significantly worse than NLL at every threshold are, with the number of "
-                f"settings, {listed(counted_methods(worse))}."
+                f"{words}Significantly worse than NLL at every threshold (with the number of "
+                f"settings): {listed(counted_methods(worse))}."
             )
     shown = _SHOWN
     moves = enough.groupby(setting)["auroc_minus_nll"].agg(np.ptp)

@@ -114,7 +114,7 @@ def test_a_point_is_the_accuracy_minus_that_of_nll_at_the_same_coverage():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["PRO"]
     caption = finding(answered.caption(table))
     assert "PRO minus NLL is +0.050 at these shares" in caption
-    assert caption.endswith("The interval is, with the number of points, above 0 for PRO (3).")
+    assert caption.endswith("The interval (with the number of points) is above 0 for PRO (3).")
     assert "below 0" not in caption
 
 

@@ -192,7 +192,7 @@ def test_the_caption_compares_pro_with_nll_and_names_other_significant_methods()
         "PRO is significantly better than NLL (+0.030, 95 % interval +0.020 to +0.040)." in caption
     )
     assert finding(caption).endswith(
-        "Significantly better than PRO are, with the number of settings, SE (1)."
+        "Significantly better than PRO (with the number of settings): SE (1)."
     )
     two = pd.DataFrame([*rows, *[row | {"model": "n", "p_value": 0.5} for row in rows]])
     two = two.reset_index(drop=True)

@@ -120,6 +120,6 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
     both = guarantees.caption(pd.concat([table, other]))
     assert "Of 16 pairs of a method and a setting, 7 can guarantee an accuracy of 0.7" in both
     none = guarantees.caption(pd.concat([table, table.assign(model="n", coverage=0.0)]))
-    assert "is not guaranteed, and none is for n on d (not drawn)." in none
+    assert "is not guaranteed; no accuracy is guaranteed for n on d (not drawn)." in none
     assert "Of 8 methods, 7 can guarantee an accuracy of 0.7" in none
     assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels", n_labels=60))

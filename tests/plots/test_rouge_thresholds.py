@@ -108,9 +108,7 @@ def test_the_caption_names_methods_that_are_worse_at_every_threshold():
         for threshold, of_se in ((0.1, 0.05), (0.5, -0.05))
         for method, difference in (("PRO", 0.05), ("NLL", 0.0), ("SE", of_se), ("PE", -0.3))
     ]
-    expected = (
-        "Significantly worse than NLL at every threshold are, with the number of settings, PE"
-    )
+    expected = "Significantly worse than NLL at every threshold (with the number of settings): PE"
     assert finding(rouge_thresholds.caption(pd.DataFrame(rows))).endswith(f"{expected} (1).")
 
 
