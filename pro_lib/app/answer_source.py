@@ -1,9 +1,13 @@
 """Read the answers that a command is given: a file, standard input or a run folder."""
 
+from __future__ import annotations
+
 import os
 import sys
 import tempfile
 import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,55 +23,70 @@ from pro_lib.runs.run import Run, read_run
 STDIN = "-"  # the path of a file on standard input
 
 
-def read_answers(
-    path: str,
-    *,
-    questions: str | None = None,
-    all_questions: bool = False,
-    strict: bool = False,
-    fields: bool = False,
-    log_metric: str | None = None,
-    **reading: Any,
-) -> Run:
-    """Return the answers of a run folder, or of a file in any supported format.
+@dataclass(frozen=True)
+class Reading:
+    """How the answers of a file or a run folder are read.
 
-    Args:
-        path: the run folder or the file, or "-" for a file on standard input.
+    Attributes:
         questions: a file of questions, whose references and splits replace those of the answers.
+        columns, separator: the parameters of `import_answers` with these names.
+        strict: whether a line, a row or an answer that cannot be used is an error.
         all_questions: whether all stored questions of a run folder are read, not only those of the
             last call of `generate`.
-        strict: whether a line, a row or an answer that cannot be used is an error.
         fields: whether each field of structured answers becomes a question; of files only.
-        log_metric: the metric of a log that says which answers are right, as in `import_answers`.
-        **reading: the parameters `columns` and `separator` of `import_answers`.
-
-    Raises:
-        SentenceError: an option for files is given with a run folder.
     """
-    reading["strict"] = strict
-    of_files = {"questions": questions, "log_metric": log_metric, "fields": fields, **reading}
-    if path == STDIN:
+
+    questions: str | None = None
+    columns: Mapping[str, Sequence[str]] | None = None
+    separator: str | None = None
+    strict: bool = False
+    all_questions: bool = False
+    fields: bool = False
+
+    def read(self, path: str, *, log_metric: str | None = None) -> Run:
+        """Return the answers of a run folder, or of a file in any supported format.
+
+        Args:
+            path: the run folder or the file, or "-" for a file on standard input.
+            log_metric: the metric of a log that says which answers are right, as in
+                `import_answers`.
+
+        Raises:
+            SentenceError: an option for files is given with a run folder.
+        """
+        if os.path.isdir(path):
+            return self._read_folder(path, log_metric)
+        options: dict[str, Any] = {"questions": self.questions, "fields": self.fields}
+        options |= {**self._table_options(), "log_metric": log_metric}
+        if path != STDIN:
+            return import_answers(path, **options)
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder, "stdin")
             copy.write_bytes(sys.stdin.buffer.read())
-            return import_answers(copy, **of_files)
-    if not os.path.isdir(path):
-        return import_answers(path, **of_files)
-    if fields:
-        raise SentenceError(f"{path} is a run folder; --fields needs a file of responses.")
-    if log_metric:
-        raise SentenceError(f"{path} is a run folder; log:{log_metric} needs a log.")
-    if questions is None:
-        if reading.get("separator"):
-            raise SentenceError(f"{path} is a run folder; --separator needs --questions.")
-        return read_run(path, all_questions=all_questions)
-    question_set = load_questions(path=questions, split=None, n_shots=0, **reading)
-    with warnings.catch_warnings():
-        # The references are replaced.
-        warnings.simplefilter("ignore", OldReferencesWarning)
-        run = read_run(path, all_questions=all_questions)
-    table = _given_questions(run, question_set, questions, strict=strict)
-    return read_run(path, questions=table)
+            return import_answers(copy, **options)
+
+    def _read_folder(self, path: str, log_metric: str | None) -> Run:
+        """Return the answers of a run folder."""
+        if self.fields:
+            raise SentenceError(f"{path} is a run folder; --fields needs a file of responses.")
+        if log_metric:
+            raise SentenceError(f"{path} is a run folder; log:{log_metric} needs a log.")
+        if self.questions is None:
+            if self.separator:
+                raise SentenceError(f"{path} is a run folder; --separator needs --questions.")
+            return read_run(path, all_questions=self.all_questions)
+        options = self._table_options()
+        question_set = load_questions(path=self.questions, split=None, n_shots=0, **options)
+        with warnings.catch_warnings():
+            # The references are replaced.
+            warnings.simplefilter("ignore", OldReferencesWarning)
+            run = read_run(path, all_questions=self.all_questions)
+        table = _given_questions(run, question_set, self.questions, strict=self.strict)
+        return read_run(path, questions=table)
+
+    def _table_options(self) -> dict[str, Any]:
+        """Return the options that a file of questions is read with."""
+        return {"columns": self.columns, "separator": self.separator, "strict": self.strict}
 
 
 def _given_questions(

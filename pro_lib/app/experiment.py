@@ -11,7 +11,7 @@ import pandas as pd
 
 from pro_lib import evaluation, metrics, scoring
 from pro_lib.app.correctness import Correctness, read_correctness
-from pro_lib.app.made_from import file_digest, named_paths, note_figure, run_digest, run_name
+from pro_lib.app.made_from import file_digests, named_paths, note_figure, run_digest, run_name
 from pro_lib.app.notebook_parameters import notebook_values
 from pro_lib.app.parameters import (
     BEAMS,
@@ -391,7 +391,7 @@ class Experiment(Parameters):
         sample = LabelSample.read(path)
         if not has_own_labels and not sample.covers(reported):
             return LabelSample.without_labels(reported)
-        self._digests[path.name] = file_digest(path)
+        self._digests |= file_digests([path])
         return sample
 
     def _cache_folder(self, model: str, dataset: str) -> Path:
@@ -401,7 +401,7 @@ class Experiment(Parameters):
     @cached_property
     def _digests(self) -> dict[str, str]:
         """Digests of the files and runs that have been used, by their names."""
-        return {path.name: file_digest(path) for path in named_paths(self) if path.is_file()}
+        return file_digests(path for path in named_paths(self) if path.is_file())
 
     def _noted(self, run: Run) -> Run:
         self._digests[run_name(run)] = run_digest(run)

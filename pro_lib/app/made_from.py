@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +42,16 @@ def named_paths(parameters: Parameters) -> list[Path]:
     return [path for path in map(Path, names) if path.exists()]
 
 
-def file_digest(path: Path) -> str:
-    """Return a digest of the content of a file."""
-    return _digest(path.read_bytes())
+def file_digests(paths: Iterable[Path]) -> dict[str, str]:
+    """Return digests of the contents of files by their names.
+
+    A file with the name of another one has the name of its folder, too.
+    """
+    digests: dict[str, str] = {}
+    for path in paths:
+        name = path.name if path.name not in digests else f"{path.parent.name}/{path.name}"
+        digests[name] = _digest(path.read_bytes())
+    return digests
 
 
 def note_figure(

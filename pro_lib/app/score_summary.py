@@ -60,11 +60,12 @@ def summary(scored: ScoredAnswers, *, method: str) -> list[str]:
 
 def _label_lines(sampled: SampledEvaluation) -> list[str]:
     """Return the estimates from labels of a sample, in the words of the page of `pro label`."""
-    from pro_lib.labels.estimates import SHOWN, estimate_words
+    from pro_lib.labels.estimates import SHOWN, estimate_words, estimated_aurocs
     from pro_lib.labels.file import labeller_agreement
 
     sample = sampled.sample
-    estimates = sample.estimate(sampled.evaluation, alphas=sampled.alphas)
+    planned = sample.planned_answers(sampled.evaluation)
+    estimates = estimated_aurocs(planned, sample.labels, alphas=sampled.alphas)
     table, sentences = estimate_words(estimates, sample.labels["labeller"])
     rows = table.map(printable).to_string(index=False).split("\n")
     lines = ["", "Estimates from the labels:", *rows, *sentences]
@@ -74,7 +75,6 @@ def _label_lines(sampled: SampledEvaluation) -> list[str]:
             interval = f"({row.agreement_low:.1%} to {row.agreement_high:.1%})"
             share = f"{row.agreement:.1%} {interval} of the answers"
             lines.append(f"ROUGE-L > 0.3 and the labels agree on an estimated {share}.")
-    planned = sample.planned_answers(sampled.evaluation)
     labellers = labeller_agreement(planned.current_labels(sample.labels).labels)
     for row in labellers[labellers["n_both"] > 0].itertuples():
         same = f"the same for {row.n_same:,} of {row.n_both:,} answers"

@@ -171,7 +171,7 @@ def check_output(
     path: str | Path,
     *,
     option: str,
-    inputs: Iterable[str | Path] = (),
+    inputs: Iterable[str | Path | None] = (),
     force: bool = False,
     is_ours: Callable[[Path], bool] | None = None,
     foreign: str = "was not written by this command",
@@ -183,7 +183,7 @@ def check_output(
         option: the option or parameter that names it, for the message.
         inputs: files that the command reads, and folders whose files it reads. None of them may be
             the output, not even with `force`; a symbolic or a hard link to an input is that input.
-            Files that do not exist are ignored.
+            Files that do not exist are ignored, and so is None.
         force: whether any other existing file may be replaced.
         is_ours: tells whether an existing file was written by the same command, so that it may be
             replaced. None allows every file that is not an input. An empty file may always be
@@ -200,7 +200,7 @@ def check_output(
         raise RunError(f"{option}: the folder {target.parent} does not exist; create it")
     if not os.path.exists(target):
         return
-    for file in _files_in(inputs):
+    for file in _files_in(filter(None, inputs)):
         if os.path.samefile(file, target):
             raise RunError(f"{option}: {path} is an input of the same command; give another output")
     if force or is_ours is None or os.path.getsize(target) == 0:

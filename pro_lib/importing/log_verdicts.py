@@ -65,6 +65,6 @@ def _set_correct(collected: CollectedAnswers, metric: str) -> None:
         response = collected.responses[owner]
         if response.is_of("lm-eval"):
             rows = harness.judged_rows(metric, rows, collected.columns)
+        verdict = _VERDICTS[(response.log_metrics or {}).get(metric)]
         for row in rows:
-            verdict = (response.log_metrics or {}).get(metric)
-            collected.columns["correct"][row] = _VERDICTS[verdict]
+            collected.columns["correct"][row] = verdict

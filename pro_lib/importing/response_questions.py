@@ -228,7 +228,7 @@ def _pair(
                 f"{path} has no texts of questions, and the ids of the given questions are row "
                 "numbers; if rows were moved, answers belong to the wrong questions",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     by_text = [n for n, target in enumerate(targets) if target is None and texts[n]]
     ids_by_words: dict[str, list[str]] = {}
@@ -281,7 +281,7 @@ def _by_order(responses: Sequence[Response], given_ids: list[str], path: Path) -
         f"{path} has neither ids nor texts of questions; answers are assigned to the given "
         "questions in the order of both",
         UserWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
     return [given_ids[number] for number in numbers]
 

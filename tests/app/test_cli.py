@@ -442,5 +442,5 @@ def test_a_message_names_options_as_they_are_typed(monkeypatch, message, shown):
     def fail(*_, **__):
         raise ValueError(message)
 
-    monkeypatch.setattr("pro_lib.app.cli.score._score", fail)
+    monkeypatch.setattr("pro_lib.app.cli.scoring_options.ScoreRequest.score", fail)
     assert refused("score", "--example") == shown

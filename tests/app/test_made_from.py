@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from pro_lib import Experiment, importing
-from pro_lib.app.made_from import run_digest
+from pro_lib.app.made_from import file_digests, run_digest
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 
@@ -45,3 +45,12 @@ def test_digest_of_a_run_depends_on_its_parameters_and_questions_alone():
     digests = [run_digest(each) for each in (run, other_parameters, fewer_questions)]
     assert len(set(digests)) == 3
     assert run_digest(rounded) == digests[0]
+
+
+def test_two_files_of_one_name_have_a_digest_each(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "records.jsonl").write_text(folder)
+    digests = file_digests(tmp_path / folder / "records.jsonl" for folder in ("a", "b"))
+    assert list(digests) == ["records.jsonl", "b/records.jsonl"]
+    assert len(set(digests.values())) == 2

@@ -106,13 +106,13 @@ def ask_command(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Ask a model one question: its answer, and how uncertain it is."""
     from pro_lib.app import single_question
-    from pro_lib.app.answer_source import read_answers
+    from pro_lib.app.answer_source import Reading
 
     if all_questions and calibration is None:
         raise click.UsageError("--all is about the run of --calibration; give one")
     calibration_run = None
     if calibration:
-        calibration_run = read_answers(calibration, all_questions=all_questions)
+        calibration_run = Reading(all_questions=all_questions).read(calibration)
         model = model or calibration_run.info.model
     model = model or _default_model()
     catalog.check_model(model)  # before torch is loaded, which takes seconds

@@ -7,7 +7,7 @@ import sys
 import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -18,19 +18,18 @@ from pro_lib.app.cli.options import (
     OUTPUT_FILE,
     alpha_option,
     answer_options,
-    check_output_of,
     correctness_option,
     example_option,
     force_option,
     methods_option,
-    requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
-from pro_lib.common.files import link_target, regular, sha256, write_whole, writing
+from pro_lib.common.files import check_output, link_target, regular, sha256, write_whole, writing
 from pro_lib.common.validation import extra, is_printable
 
 if TYPE_CHECKING:
+    from pro_lib.app.answer_source import Reading
     from pro_lib.runs.run import Run
 
 _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix can follow
@@ -48,14 +47,16 @@ _LONGEST_NAME = 200  # bytes of a default name, so that a digest and a suffix ca
 @click.option(
     "--lab", is_flag=True, help="Open the explorer in JupyterLab, where it also asks the model."
 )
-def explore_command(
+def explore_command(  # noqa: PLR0913 - one argument per option
     run: str | None,
-    html: Path | None,
-    alpha: float,
+    reading: Reading,
+    correctness: str,
     methods: Sequence[str] | None,
+    alpha: float,
+    html: Path | None,
+    force: bool,
     example: bool,
     lab: bool,
-    **options: Any,
 ) -> None:
     """Open the explorer in the browser: single questions, their answers, and a slider for α.
 
@@ -74,23 +75,23 @@ def explore_command(
     source = run or str(catalog.EXAMPLE)
 
     def check_page(page: Path) -> None:
-        check_output_of(
-            source,
+        check_output(
             page,
-            options,
             option="--html",
+            inputs=[source, reading.questions, correctness],
+            force=force,
             is_ours=lambda file: explorer.page_source(file) == explorer.source_digest(source),
             foreign="is not a page of the same RUN",
         )
 
     if html:  # checked before the run is read, which may take long
         check_page(html)
-    correctness = read_correctness(options["correctness"], accepts_sample=False)
-    answers = requested_answers(source, options, log_metric=correctness.log_metric)
+    judged_by = read_correctness(correctness, accepts_sample=False)
+    answers = reading.read(source, log_metric=judged_by.log_metric)
     page = html or (_example_page() if run is None else _default_page(run, answers))
     check_page(page)
     explorer.to_html(
-        answers, page, alpha=alpha, source=source, rules=correctness.rules, methods=methods
+        answers, page, alpha=alpha, source=source, rules=judged_by.rules, methods=methods
     )
     say(f"{len(answers.questions):,} questions, {len(answers.answers):,} answers; page: {page}")
     if not html:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,17 +12,16 @@ from pro_lib.app.cli.options import (
     ANSWERS,
     OUTPUT_FILE,
     answer_options,
-    check_output_of,
     force_option,
-    requested_answers,
 )
 from pro_lib.app.cli.output import say
 from pro_lib.common import catalog
-from pro_lib.common.files import write_whole
+from pro_lib.common.files import check_output, write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pro_lib.app.answer_source import Reading
     from pro_lib.metrics.yes_no import ChoiceModel
 
 _CHARACTERS_PER_TOKEN = 4  # a usual mean, for the estimate of the cost
@@ -70,6 +69,7 @@ _WITHOUT_VERDICT = {
 @click.option("--yes", is_flag=True, help="Send requests to a server without asking first.")
 def judge_command(  # noqa: PLR0913 - one argument per option
     answers: str,
+    reading: Reading,
     model: str,
     server: str | None,
     endpoint: str,
@@ -77,8 +77,8 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     concurrency: int,
     every_answer: bool,
     output: Path,
+    force: bool,
     yes: bool,
-    **options: Any,
 ) -> None:
     """Ask a model whether answers are right, given the references.
 
@@ -93,8 +93,14 @@ def judge_command(  # noqa: PLR0913 - one argument per option
     from pro_lib.app import judge_verdicts
     from pro_lib.common.files import csv_text
 
-    check_output_of(answers, output, options, is_ours=judge_verdicts.is_verdict_table)
-    run = requested_answers(answers, options)
+    check_output(
+        output,
+        option="--output",
+        inputs=[answers, reading.questions],
+        force=force,
+        is_ours=judge_verdicts.is_verdict_table,
+    )
+    run = reading.read(answers)
     table = judge_verdicts.answers_to_judge(run, every_answer=every_answer)
 
     def confirm(prompts: list[str]) -> None:

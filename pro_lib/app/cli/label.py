@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import webbrowser
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from pro_lib.app.cli.base import pro
-from pro_lib.app.cli.options import (
-    ANSWERS,
-    OUTPUT_FILE,
-    answer_options,
-    check_output_of,
-    requested_answers,
-)
+from pro_lib.app.cli.options import ANSWERS, OUTPUT_FILE, answer_options
 from pro_lib.app.cli.output import say
+from pro_lib.common.files import check_output
+
+if TYPE_CHECKING:
+    from pro_lib.app.answer_source import Reading
 
 FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
 
@@ -48,15 +47,15 @@ FEWEST_ANSWERS = 300  # of a run, in the simulation of docs/results/labels.md
     "--adjudicate", is_flag=True, help="Decide the answers on which the labellers differ."
 )
 @click.option("--browser/--no-browser", default=True, help="Whether to open the browser.")
-def label_command(
+def label_command(  # noqa: PLR0913 - one argument per option
     run: str,
+    reading: Reading,
     labels: Path | None,
     planned: int | None,
     split: str,
     labeller: str | None,
     adjudicate: bool,
     browser: bool,
-    **reading: Any,
 ) -> None:
     """Label answers of RUN by hand, on a page in the browser.
 
@@ -69,10 +68,11 @@ def label_command(
     from pro_lib.labels.session import ADJUDICATOR, LabelSession
 
     path = labels or default_label_file(run)
-    check_output_of(run, path, reading, option="--labels")
-    # The plan says which answers are labelled, also after a later call for fewer questions.
-    reading["all_questions"] |= plan_path(path).exists()
-    answers = requested_answers(run, reading)
+    check_output(path, option="--labels", inputs=[run, reading.questions])
+    if plan_path(path).exists():
+        # The plan says which answers are labelled, also after a later call for fewer questions.
+        reading = replace(reading, all_questions=True)
+    answers = reading.read(run)
     session = LabelSession.open(
         answers,
         path,

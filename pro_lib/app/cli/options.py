@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
 from pro_lib.common import catalog
-from pro_lib.common.files import check_output
 from pro_lib.common.validation import SentenceError
 
-if TYPE_CHECKING:
-    from pro_lib.runs.run import Run
-
 Function = TypeVar("Function", bound=Callable[..., Any])
+Group = TypeVar("Group")
 
 
 class _Answers(click.ParamType):
@@ -42,10 +41,10 @@ class _AutoAlpha(click.ParamType):
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | float:
-        """Return `auto` or the number, or fail for anything else."""
-        if value == "auto":
-            return "auto"
+    ) -> float | None:
+        """Return the number, or None for `auto`, or fail for anything else."""
+        if value is None or value == "auto":
+            return None
         try:
             return float(value)
         except ValueError:
@@ -146,40 +145,47 @@ def several_options(*options: Callable[[Function], Function]) -> Callable[[Funct
     return add
 
 
-# The options of a command that reads answers, whose values `read_answers` takes.
-answer_options = several_options(
-    click.option(
-        "--questions",
-        type=INPUT_FILE,
-        help="File of questions, whose references (right answers) and splits replace those of the "
-        "answers.",
-    ),
-    columns_option,
-    separator_option,
-    strict_option,
-    all_option,
-)
-_ANSWER_NAMES = ("questions", "columns", "separator", "strict", "all_questions")
+def take_group(values: dict[str, Any], group: type[Group]) -> Group:
+    """Remove the values of some options from those of a command, and return them as one object.
+
+    Args:
+        values: the values of all options.
+        group: a dataclass, whose fields have the names of the options.
+    """
+    names = [field.name for field in fields(group) if field.name in values]  # type: ignore[arg-type]
+    return group(**{name: values.pop(name) for name in names})
+
+
+def answer_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options of a command that reads answers. Their values become its `reading`."""
+
+    @wraps(command)
+    def command_with_reading(**values: Any) -> None:
+        from pro_lib.app.answer_source import Reading
+
+        check_columns(values["columns"], values["questions"])
+        command(reading=take_group(values, Reading), **values)
+
+    add = several_options(
+        click.option(
+            "--questions",
+            type=INPUT_FILE,
+            help="File of questions, whose references (right answers) and splits replace those of "
+            "the answers.",
+        ),
+        columns_option,
+        separator_option,
+        strict_option,
+        all_option,
+    )
+    return add(command_with_reading)
+
+
 force_option = click.option(
     "--force",
     is_flag=True,
     help="Also replace a file that this command did not write.",
 )
-
-
-def requested_answers(path: str, options: Mapping[str, Any], **of_files: Any) -> Run:
-    """Return the answers that a command is given.
-
-    Args:
-        path: the file, run folder or run.
-        options: the values of `answer_options`, and perhaps of others.
-        **of_files: the parameters `fields` and `log_metric` of `read_answers`.
-    """
-    from pro_lib.app.answer_source import read_answers
-
-    check_columns(options["columns"], options["questions"])
-    reading = {name: options[name] for name in _ANSWER_NAMES}
-    return read_answers(path, **of_files, **reading)
 
 
 def check_columns(columns: Mapping[str, list[str]] | None, questions: str | None) -> None:
@@ -188,25 +194,3 @@ def check_columns(columns: Mapping[str, list[str]] | None, questions: str | None
         raise click.UsageError(
             "--columns names the columns of a question file; give the file with --questions"
         )
-
-
-def check_output_of(
-    path: str, output: Path, options: Mapping[str, Any], *, option: str = "--output", **checks: Any
-) -> None:
-    """Raise `RunError` if the output of a command that reads answers would replace another file.
-
-    Args:
-        path: the answers.
-        output: the file that will be written.
-        options: the values of `answer_options`, and perhaps of others.
-        option: the option that names the output.
-        **checks: the parameters `is_ours` and `foreign` of `files.check_output`.
-    """
-    inputs = [path, options["questions"], options.get("correctness")]
-    check_output(
-        output,
-        option=option,
-        inputs=filter(None, inputs),
-        force=options.get("force", False),
-        **checks,
-    )
