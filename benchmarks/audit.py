@@ -150,7 +150,7 @@ def judged_by(
     top = run.select(question_ids=ids).top(convention=(rules or AnswerRules()).convention)
     labels = metrics.rouge_and_correct(top, references, rules)
     labelled = replace(judged, answers=judged.answers.assign(correct=labels["correct"]))
-    return labelled.rows(labels["correct"].notna())
+    return labelled.select(labels["correct"].notna())
 
 
 class ProRows:
@@ -397,7 +397,7 @@ def main(words: list[str] | None = None) -> None:
         # Some choices are known to break the premise of the bound.
         warnings.simplefilter("ignore", scoring.PremiseWarning)
         beams, samples, greedy = (
-            experiment.both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY)
+            experiment.run_of_both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY)
         )
         runs = experiment, beams, samples, [greedy]
         measure = experiment.similarities(*pair)["lexical"]

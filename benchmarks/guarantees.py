@@ -40,9 +40,9 @@ def embedded() -> tuple[Experiment, Evaluation, np.ndarray]:
         search_alpha=0.005, protocol="workbench", similarity=["lexical", "alias"]
     )
     judged = experiment.evaluations(*pair, "all", methods="all")[0][-1]
-    exposure = experiment.both_splits(*pair, "diverse_beam").questions.set_index("question_id")[
-        "exposure"
-    ]
+    exposure = experiment.run_of_both_splits(*pair, "diverse_beam").questions.set_index(
+        "question_id"
+    )["exposure"]
     return experiment, judged, exposure[judged.answers["question_id"]].to_numpy() >= 8
 
 

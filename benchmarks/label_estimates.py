@@ -56,7 +56,7 @@ class Questions:
     correct: np.ndarray
     clusters: np.ndarray | None = None
 
-    def rows(self, chosen: np.ndarray) -> "Questions":
+    def select(self, chosen: np.ndarray) -> "Questions":
         """Return some of the questions."""
         clusters = None if self.clusters is None else self.clusters[chosen]
         return Questions(self.scores[chosen], self.rouge[chosen], self.correct[chosen], clusters)
@@ -202,7 +202,7 @@ def draw(cell: dict, whole: Questions, rng: np.random.Generator) -> Questions:
         return made_up(cell, cell["n_questions"], rng)
     if cell["n_questions"] == "all":
         return whole
-    return whole.rows(rng.integers(len(whole.correct), size=cell["n_questions"]))
+    return whole.select(rng.integers(len(whole.correct), size=cell["n_questions"]))
 
 
 # One repetition
@@ -286,7 +286,7 @@ def repeat(
 
 def random_labels(questions: Questions, n_labels: int, rng: np.random.Generator) -> np.ndarray:
     """Return the same quantities from as many random labels; NaN if they are of one class."""
-    some = questions.rows(rng.choice(len(questions.correct), n_labels, replace=False))
+    some = questions.select(rng.choice(len(questions.correct), n_labels, replace=False))
     return quantities(Ranking.from_scores(some.scores), some.correct)
 
 

@@ -159,7 +159,7 @@ def explorer(path: Path, *, plain: bool) -> None:
         to_html(appendix_run(), path)
         return
     experiment = Experiment(strategy="threshold", search_alpha=0.005)
-    run = experiment.both_splits("facts-2m", "world-facts")
+    run = experiment.run_of_both_splits("facts-2m", "world-facts")
     reported = run.questions.query("split == 'test'")["question_id"]
     to_html(run.select(question_ids=list(reported[:300])), path)
 

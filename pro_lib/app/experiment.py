@@ -176,7 +176,7 @@ class Experiment(Parameters):
             run = generation.generate(self.loaded(model), questions, **options)
         return self._noted(run)
 
-    def both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
+    def run_of_both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
         """Return one run of the validation questions and those of `split`.
 
         Each question is generated once, even if `split` is the validation split.
@@ -208,14 +208,14 @@ class Experiment(Parameters):
                 that need samples, on the most probable answer of all runs.
         """
         options: dict[str, Any] = {"protocols": as_list(self.protocol), "rules": self.rules}
-        answers = self.both_splits(model, dataset, self.strategy)
+        answers = self.run_of_both_splits(model, dataset, self.strategy)
         if methods == "all":
             options["similarities"] = self.similarities(model, dataset)
             options["samples"] = answers
             options["others"] = []
             if not self.records:
-                options["samples"] = self.both_splits(model, dataset, SAMPLES)
-                options["others"] = [self.both_splits(model, dataset, GREEDY)]
+                options["samples"] = self.run_of_both_splits(model, dataset, SAMPLES)
+                options["others"] = [self.run_of_both_splits(model, dataset, GREEDY)]
             if P_TRUE in as_list(self.methods):
                 answers = with_p_true(
                     answers,
@@ -299,7 +299,7 @@ class Experiment(Parameters):
 
         strategies = (EXACT, BEAMS, GREEDY, SAMPLES)
         return [
-            SearchRuns(*(self.both_splits(*pair, name) for name in strategies))
+            SearchRuns(*(self.run_of_both_splits(*pair, name) for name in strategies))
             for pair in self.pairs()
         ]
 

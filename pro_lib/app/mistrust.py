@@ -52,7 +52,7 @@ def find_mistrust(scored: ScoredAnswers, method: str, *, target: float | None = 
         target: the accuracy to guarantee; None to mistrust the most uncertain quarter.
     """
     mistrust = _overall_mistrust(scored, method, target)
-    has_judged_fields = "field" in scored.rows and scored.n_judged > 0
+    has_judged_fields = "field" in scored.questions and scored.n_judged > 0
     if not has_judged_fields or method not in scored.reported_scores:
         return mistrust
     return replace(mistrust, by_field=field_statistics(scored, mistrust, target))
@@ -126,13 +126,13 @@ def field_statistics(
         n_mistrusted. With a target there are also the threshold of a guarantee for the field alone
         (None without one) and n_trusted, the number of judged answers below it.
     """
-    names = scored.rows["field"]
+    names = scored.questions["field"]
     reported_ids = scored.reported.answers["question_id"]
     tables = []
     for name in names.unique():
         is_field = names == name
-        is_own = reported_ids.isin(scored.rows["question_id"][is_field]).to_numpy()
-        part = scored.reported.rows(is_own)
+        is_own = reported_ids.isin(scored.questions["question_id"][is_field]).to_numpy()
+        part = scored.reported.select(is_own)
         scores = scored.reported_scores.loc[is_own, mistrust.method].to_numpy()
         row = {"field": name, "n_judged": part.judgement.n_verdicts, "accuracy": part.accuracy}
         row |= part.judgement.auroc(scores[:, None]).columns("auroc")

@@ -48,8 +48,8 @@ class SampledEvaluation:
         is_planned = PlannedAnswers(sample.plan, judged).is_planned
         is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
         is_pool = (split == "validation") & ~is_labelled
-        pool = judged.rows(is_pool) if is_pool.any() else None
-        ordered, alphas, sentence = prepare_answers(judged.rows(is_labelled), pool)
+        pool = judged.select(is_pool) if is_pool.any() else None
+        ordered, alphas, sentence = prepare_answers(judged.select(is_labelled), pool)
         choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_chosen=True)
         if alpha is not None:
             choice = replace(given_alpha(alpha, run.search_alpha), is_chosen=True)

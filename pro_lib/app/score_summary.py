@@ -101,7 +101,7 @@ def head_lines(scored: ScoredAnswers, method: str) -> list[str]:
 def _count_lines(scored: ScoredAnswers) -> list[str]:
     """Return the numbers of questions and right answers, and what is not used, and why."""
     judged = scored.judged
-    questions = f"{len(scored.rows):,} questions"
+    questions = f"{len(scored.questions):,} questions"
     if not scored.n_judged:
         without_answer = {
             reason: count for reason, count in judged.reasons.items() if reason != NO_REFERENCE
@@ -145,14 +145,14 @@ def _alpha_lines(scored: ScoredAnswers) -> list[str]:
     lines = [scored.alpha.reason]
     n_texts_alone = scored.run.n_texts_alone()
     if n_texts_alone:
-        share = f"{n_texts_alone:,} of {len(scored.rows):,} questions"
+        share = f"{n_texts_alone:,} of {len(scored.questions):,} questions"
         lines.append(f"{share} have answers without log-probabilities, which PRO and NLL need.")
-    if scored.rows["n_kept"].max() <= 1:
+    if scored.questions["n_kept"].max() <= 1:
         lines.append("PRO keeps one answer of each question, so it equals NLL.")
     more = scored.alpha_that_keeps_two()
     if more is not None:
         alpha, n_questions = more
-        counts = f"{n_questions:,} of {len(scored.rows):,} questions"
+        counts = f"{n_questions:,} of {len(scored.questions):,} questions"
         lines.append(f"With --alpha {alpha:g}, PRO keeps two or more answers of {counts}.")
     return lines
 
@@ -199,8 +199,8 @@ def mistrust_line(scored: ScoredAnswers, mistrust: Mistrust) -> str:
         return mistrust.sentence
     answers = "1 answer" if n == 1 else f"{n:,} answers"
     line = f"{mistrust.sentence} This marks {answers} with !."
-    is_wrong = scored.rows["correct"].eq(False).to_numpy(bool)
-    is_judged = scored.rows["correct"].notna().to_numpy()
+    is_wrong = scored.questions["correct"].eq(False).to_numpy(bool)
+    is_judged = scored.questions["correct"].notna().to_numpy()
     if not is_judged.any():
         return line
     marked = f"{(is_wrong & is_marked).sum():,} of {(is_judged & is_marked).sum():,}"
@@ -214,7 +214,7 @@ def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     Unknown values are None.
     """
     data: dict[str, Any] = {
-        "n_questions": len(scored.rows),
+        "n_questions": len(scored.questions),
         "n_judged": scored.n_judged,
         "n_reported": len(scored.reported.answers),
         "not_used": {

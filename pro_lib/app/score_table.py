@@ -32,7 +32,7 @@ def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
     `reason` says why a question has no usable answer, and `likelier_cut` whether a cut answer is
     more probable than the judged one.
     """
-    table = scored.rows.rename(columns=_FILE_NAMES).assign(mistrust=mistrust.is_mistrusted)
+    table = scored.questions.rename(columns=_FILE_NAMES).assign(mistrust=mistrust.is_mistrusted)
     if "n_kept" in table:
         table["kept"] = [
             "; ".join(f"{text} ({probability:.3g})" for text, probability in answers)
@@ -49,7 +49,7 @@ def answer_table(scored: ScoredAnswers) -> pd.DataFrame:
     import numpy as np
 
     ranked = scored.run.ranked_answers()
-    questions = scored.rows.iloc[ranked["row"].to_numpy()]
+    questions = scored.questions.iloc[ranked["row"].to_numpy()]
     n_kept = questions["n_kept"].to_numpy() if "n_kept" in questions else 0
     rank = ranked.groupby("row").cumcount() + 1
     table = questions[["question_id", "question"]].reset_index(drop=True)

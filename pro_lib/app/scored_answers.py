@@ -88,7 +88,7 @@ class ScoredAnswers:
     def reported(self) -> Evaluation:
         """The judged answers on which α was not chosen."""
         is_reported = self.alpha.is_reported
-        return self.judged if is_reported is None else self.judged.rows(is_reported)
+        return self.judged if is_reported is None else self.judged.select(is_reported)
 
     @property
     def has_both_classes(self) -> bool:
@@ -110,7 +110,7 @@ class ScoredAnswers:
         return scores
 
     @cached_property
-    def rows(self) -> pd.DataFrame:
+    def questions(self) -> pd.DataFrame:
         """A row per question, in the order of the run.
 
         The columns are question_id, question, text (of the judged answer), correct (None if
@@ -140,7 +140,7 @@ class ScoredAnswers:
     @cached_property
     def kept_answers(self) -> list[list[tuple[str, float]]]:
         """The texts and probabilities of the answers that PRO keeps, a list per question."""
-        n_kept = self.rows["n_kept"].tolist()
+        n_kept = self.questions["n_kept"].tolist()
         kept: list[list[tuple[str, float]]] = [[] for _ in n_kept]
         for answer in self.run.ranked_answers().itertuples():
             answers = kept[answer.row]
@@ -221,8 +221,8 @@ class ScoredAnswers:
         if is_reported is None:
             cluster = self.rules.cluster
             is_reported = half_of_texts(judged, self.run.questions, cluster=cluster)
-        pool = judged.rows(~is_reported)
-        reported = judged.rows(is_reported)
+        pool = judged.select(~is_reported)
+        reported = judged.select(is_reported)
         few = len(judged.answers) < _FEWEST_TO_CALIBRATE
         if few or min(pool.n_rarer, reported.n_rarer) < _FEWEST_IN_A_HALF:
             return None
@@ -288,7 +288,7 @@ def score_answers(
         >>> scored = score_answers(import_answers(catalog.EXAMPLE), methods=["PRO", "NLL"])
         >>> scored.alpha.alpha, scored.methods
         (0.05, ('PRO', 'NLL'))
-        >>> scored.rows[["text", "correct"]].head(2).values.tolist()
+        >>> scored.questions[["text", "correct"]].head(2).values.tolist()
         [['Margaret Atwood', True], ['Mauritius', False]]
     """
     names = None if methods is None else find_methods(methods)

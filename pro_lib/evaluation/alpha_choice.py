@@ -150,8 +150,8 @@ def held_out_alpha(
     if len(ids) >= FEWEST_TO_HALVE:
         parts.append(("questions", half_of_texts(evaluation, questions, cluster=cluster)))
     for kind, is_chosen_on in parts:
-        chosen_on = evaluation.rows(is_chosen_on)
-        reported = evaluation.rows(~is_chosen_on)
+        chosen_on = evaluation.select(is_chosen_on)
+        reported = evaluation.select(~is_chosen_on)
         if min(chosen_on.n_rarer, reported.n_rarer) >= FEWEST_FOR_ALPHA:
             alpha = select_alpha(chosen_on)
             counts = f"{len(chosen_on.correct):,} {kind}"

@@ -205,10 +205,10 @@ class Evaluation:
         if n <= n_questions:
             return self
         chosen = np.random.default_rng(seed).choice(n, size=n_questions, replace=False)
-        sample = self.rows(np.sort(chosen))
+        sample = self.select(np.sort(chosen))
         return replace(sample, exclusions=f"{self.exclusions} {n_questions} were drawn of them.")
 
-    def rows(self, chosen: ArrayLike) -> "Evaluation":
+    def select(self, chosen: ArrayLike) -> "Evaluation":
         """Return some of the questions.
 
         Args:
@@ -221,8 +221,10 @@ class Evaluation:
             answers=self.answers.iloc[positions].reset_index(drop=True),
             baselines=self.baselines.iloc[positions].reset_index(drop=True),
             log_probs=self.log_probs[positions],
-            alpha_scores={name: score.rows(positions) for name, score in self.alpha_scores.items()},
-            sampled_judgement=None if sampled is None else sampled.rows(positions),
+            alpha_scores={
+                name: score.select(positions) for name, score in self.alpha_scores.items()
+            },
+            sampled_judgement=None if sampled is None else sampled.select(positions),
         )
 
     def without_labels(self) -> "Evaluation":
@@ -243,7 +245,7 @@ class Evaluation:
         """Return one question of each text, drawn with `seed`, or all if no text is repeated."""
         if "text_number" not in self.answers:
             return self
-        return self.rows(one_per_text(self.answers["text_number"], seed=seed))
+        return self.select(one_per_text(self.answers["text_number"], seed=seed))
 
     def cautions(self) -> str:
         """Return sentences about what restricts the result, if there are any.

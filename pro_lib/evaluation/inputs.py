@@ -223,7 +223,7 @@ class AlphaScore:
         with warnings.catch_warnings(action="ignore", category=scoring.PremiseWarning):
             return score_of(self.method, self.inputs, alpha=alpha)
 
-    def rows(self, positions: NDArray[np.intp]) -> AlphaScore:
+    def select(self, positions: NDArray[np.intp]) -> AlphaScore:
         """Return the score of some of the questions.
 
         Args:

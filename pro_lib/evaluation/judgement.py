@@ -91,7 +91,7 @@ class Judgement(Protocol):
     def columns(self) -> dict[str, Any]:
         """Return the columns that tables have besides those of `Verdicts`."""
 
-    def rows(self, positions: NDArray[np.intp]) -> Judgement:
+    def select(self, positions: NDArray[np.intp]) -> Judgement:
         """Return the judgement of some of the answers."""
 
     def areas(self, scores: FloatArray) -> FloatArray:
@@ -241,7 +241,7 @@ class Verdicts:
         """Return no further columns."""
         return {}
 
-    def rows(self, positions: NDArray[np.intp]) -> Verdicts:
+    def select(self, positions: NDArray[np.intp]) -> Verdicts:
         """Return the verdicts of some of the answers."""
         clusters = None if self.clusters is None else self.clusters.iloc[positions]
         return replace(self, verdicts=self.verdicts[positions], clusters=clusters)

@@ -279,7 +279,7 @@ def _evaluation(
         rule=rule,
         reasons=count_reasons(reasons),
     )
-    judged = whole.without_methods(not_compared).rows(is_usable)
+    judged = whole.without_methods(not_compared).select(is_usable)
     answers = judged.answers
     if "text_number" in answers and not answers["text_number"].duplicated().any():
         answers = answers.drop(columns="text_number")

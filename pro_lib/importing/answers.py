@@ -46,7 +46,7 @@ _TokenLogProb = Annotated[float, _AT_MOST_ZERO, AfterValidator(float)]
 _LogProb = Annotated[_TokenLogProb, AfterValidator(lambda value: min(value, 0.0))]
 
 
-class Answer(NamedTuple):
+class ParsedAnswer(NamedTuple):
     """An answer. Values that a file does not have are None.
 
     Attributes:
@@ -143,7 +143,7 @@ class Problem:
         return self.words or _WORDS[self.reason]
 
 
-def run_values(answer: Answer) -> dict[str, Any] | Problem:
+def run_values(answer: ParsedAnswer) -> dict[str, Any] | Problem:
     """Return the values of an answer by column of a run, or why one of them is wrong."""
     log_prob = answer.log_prob
     tokens = answer.token_log_probs
@@ -163,7 +163,7 @@ def run_values(answer: Answer) -> dict[str, Any] | Problem:
     return vars(values)
 
 
-def contradiction(answer: Answer) -> Problem | None:
+def contradiction(answer: ParsedAnswer) -> Problem | None:
     """Return the problem of an answer whose log-probabilities contradict each other, or None."""
     log_prob = answer.log_prob
     mean = answer.mean_log_prob

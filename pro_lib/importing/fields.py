@@ -14,7 +14,7 @@ import pandas as pd
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import as_items
-from pro_lib.importing.answers import Answer, Problem
+from pro_lib.importing.answers import ParsedAnswer, Problem
 from pro_lib.importing.token_spellings import encoded, possible_spellings
 from pro_lib.questions.question_formats import ID_NAMES, QUESTION_NAMES, plain_name
 from pro_lib.questions.question_sets import QuestionSet, load_questions
@@ -96,7 +96,7 @@ def _with_paths(value: Any, path: str) -> Iterator[tuple[str, Scalar]]:
 # --- Answers ---
 
 
-def with_fields(answer: Answer, values: Mapping[str, Any]) -> dict[str, Any] | Problem:
+def with_fields(answer: ParsedAnswer, values: Mapping[str, Any]) -> dict[str, Any] | Problem:
     """Return the values of an answer and those of its fields, or why it has none.
 
     A field has its text and the log-probabilities of the tokens that overlap its value.
@@ -125,7 +125,7 @@ def with_fields(answer: Answer, values: Mapping[str, Any]) -> dict[str, Any] | P
     return {**values, "fields": fields}
 
 
-def _token_ends(answer: Answer, text: str) -> list[int] | None:
+def _token_ends(answer: ParsedAnswer, text: str) -> list[int] | None:
     """Return where in the bytes of a text each token ends, or None if this is unknown."""
     if not answer.token_texts or not answer.token_log_probs:
         return None

@@ -5,7 +5,7 @@ from typing import Any
 
 from pro_lib.common.nested import as_items, as_mapping, first_value, inner_value, value_at
 from pro_lib.common.thoughts import without_thoughts
-from pro_lib.importing.answers import RUN_COLUMNS, Answer
+from pro_lib.importing.answers import RUN_COLUMNS, ParsedAnswer
 from pro_lib.importing.response_formats import (
     BLOCKED,
     GEMINI_ENDINGS,
@@ -30,7 +30,7 @@ _TEXT_NAMES = ("token", "decoded_token", "text")
 _SAMPLED_NAMES = frozenset(("prob", "probs", "top_probs"))
 
 
-def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[Answer]:
+def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[ParsedAnswer]:
     """Yield the answers of a response of a format. Their values are not checked."""
     choices = response_format.answers_in(body)
     if response_format.is_record:
@@ -40,10 +40,10 @@ def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[Answer]:
             fields["log_prob"] = value_at(choice, response_format.log_prob)
             fields["text"] = value_at(choice, response_format.text)
             reason = "stop" if fields.get("finished", True) is True else "length"
-            yield Answer(**fields, token_texts=choice.get("tokens"), reason=reason)
+            yield ParsedAnswer(**fields, token_texts=choice.get("tokens"), reason=reason)
         return
     if not choices and value_at(body, BLOCKED):
-        yield Answer(reason="content_filter")
+        yield ParsedAnswer(reason="content_filter")
     usage = as_mapping(value_at(body, USAGE))
     has_hidden_thoughts = bool(usage and value_at(usage, HIDDEN_TOKENS))
     # The counts of several choices are those of all together.
@@ -55,7 +55,7 @@ def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[Answer]:
 
 def _answer(
     choice: dict, response_format: ResponseFormat, usage: dict, has_hidden_thoughts: bool
-) -> Answer:
+) -> ParsedAnswer:
     """Return the answer of a choice. Thoughts at the beginning of its text are removed."""
     message = choice.get("message")
     text, has_thoughts = _text_of_parts(value_at(choice, response_format.text))
@@ -75,7 +75,7 @@ def _answer(
         if isinstance(place, dict) and not THOUGHT_FIELDS.isdisjoint(place):
             has_thoughts = has_thoughts or any(place.get(name) for name in THOUGHT_FIELDS)
     position = choice.get("index")
-    return Answer(
+    return ParsedAnswer(
         text,
         reason=_finish_reason(reason),
         log_prob=value_at(choice, response_format.log_prob),

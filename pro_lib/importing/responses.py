@@ -11,7 +11,7 @@ from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import as_items, as_mapping, first_value, value_at
 from pro_lib.common.validation import Format, SentenceError, Text, sentence
-from pro_lib.importing.answers import Answer, Problem
+from pro_lib.importing.answers import ParsedAnswer, Problem
 from pro_lib.importing.conversations import (
     Conversation,
     conversations_of,
@@ -101,7 +101,7 @@ class Response:
     dataset: Any = None
     filter: Any = None
     log_metrics: dict[str, Any] | None = None
-    answers: Sequence[Answer] = ()
+    answers: Sequence[ParsedAnswer] = ()
     problem: Problem | None = None
     part: int | None = None
 

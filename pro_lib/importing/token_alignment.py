@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
 from pro_lib.common.thoughts import THOUGHT_MARKS
-from pro_lib.importing.answers import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS, Answer
+from pro_lib.importing.answers import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS, ParsedAnswer
 from pro_lib.importing.token_spellings import (
     REPLACEMENT,
     REPLACEMENT_BYTES,
@@ -50,7 +50,7 @@ _TOKEN_ID = re.compile(r"token_id:\d+")
 # A part of the joined tokens in bytes: its start and its end.
 _Span: TypeAlias = tuple[int, int]
 # A function that returns the span of a text, if it finds it in a spelling.
-_Find: TypeAlias = Callable[[Answer, Spelling, bytes], _Span | None]
+_Find: TypeAlias = Callable[[ParsedAnswer, Spelling, bytes], _Span | None]
 
 
 def is_placeholder(log_prob: object) -> bool:
@@ -58,7 +58,7 @@ def is_placeholder(log_prob: object) -> bool:
     return log_prob is None or (isinstance(log_prob, int | float) and not log_prob > NOT_GIVEN)
 
 
-def align(answer: Answer, prompt: str | None = None) -> Answer | str:
+def align(answer: ParsedAnswer, prompt: str | None = None) -> ParsedAnswer | str:
     """Return an answer with the tokens that spell it, or the reason why it cannot be scored.
 
     The tokens may spell more than the text: special tokens, an echoed prompt, a prefill, reasoning,
@@ -78,7 +78,7 @@ def align(answer: Answer, prompt: str | None = None) -> Answer | str:
     Example:
         >>> tokens = ["<think>", "Hm", "</think>", "Par", "is", "</s>"]
         >>> log_probs = [-1.0, -2.0, -0.5, -0.25, -0.5, -0.125]
-        >>> aligned = align(Answer("Paris", tokens, log_probs))
+        >>> aligned = align(ParsedAnswer("Paris", tokens, log_probs))
         >>> aligned.n_before, aligned.token_log_probs
         (3, [-0.25, -0.5, -0.125])
     """
@@ -106,7 +106,7 @@ def align(answer: Answer, prompt: str | None = None) -> Answer | str:
     return answer._replace(text=without_special_edges(answer.text))
 
 
-def _aligned(answer: Answer) -> Answer | str:
+def _aligned(answer: ParsedAnswer) -> ParsedAnswer | str:
     """Return an answer whose tokens have texts, or the reason why it cannot be scored."""
     spellings = possible_spellings(answer)
     searches: list[tuple[_Find, ...]] = [(_before_stop, _at_end, _with_replacements)]
@@ -118,7 +118,7 @@ def _aligned(answer: Answer) -> Answer | str:
         first_reason = ""
         for text, spelling, span in _places(search, answer, spellings):
             result = _scored(answer, spelling, span, text)
-            if isinstance(result, Answer):
+            if isinstance(result, ParsedAnswer):
                 return result
             first_reason = first_reason or result
             if result not in _REASONS_OF_A_SPELLING:
@@ -128,7 +128,7 @@ def _aligned(answer: Answer) -> Answer | str:
     return _reason_not_found(answer, spellings)
 
 
-def _is_identical(answer: Answer) -> bool:
+def _is_identical(answer: ParsedAnswer) -> bool:
     """Return whether the joined tokens are the text, as is usual, and have log-probabilities."""
     texts: Any = answer.token_texts
     ending = shown(texts[-1]) if texts else ""
@@ -145,7 +145,7 @@ def _is_identical(answer: Answer) -> bool:
     return not any(map(is_placeholder, answer.token_log_probs))
 
 
-def _reason_not_found(answer: Answer, spellings: list[Spelling]) -> str:
+def _reason_not_found(answer: ParsedAnswer, spellings: list[Spelling]) -> str:
     """Return the reason why a text was not found in the tokens."""
     if any(REPLACEMENT_BYTES in spelling.joined for spelling in spellings):
         return SPLIT_UNKNOWN
@@ -160,7 +160,7 @@ def _reason_not_found(answer: Answer, spellings: list[Spelling]) -> str:
 
 
 def _places(
-    search: tuple[_Find, ...], answer: Answer, spellings: list[Spelling]
+    search: tuple[_Find, ...], answer: ParsedAnswer, spellings: list[Spelling]
 ) -> Iterator[tuple[str, Spelling, _Span]]:
     """Yield the text, the spelling and the span of each place that the functions of a search find.
 
@@ -182,12 +182,12 @@ def _places(
                 yield text, spelling, (start - len(before), end + len(after))
 
 
-def _at_end(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
+def _at_end(answer: ParsedAnswer, spelling: Spelling, target: bytes) -> _Span | None:
     """Return the span of a text that the tokens spell last."""
     return _span_at_end(spelling.joined, target)
 
 
-def _before_stop(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
+def _before_stop(answer: ParsedAnswer, spelling: Spelling, target: bytes) -> _Span | None:
     """Return the span of a text right before the stop string, which the server cut off."""
     position = _stop_position(answer, spelling)
     return None if position is None else _span_at_end(spelling.joined[:position], target)
@@ -200,14 +200,14 @@ def _span_at_end(data: bytes, target: bytes) -> _Span | None:
     return (len(body) - len(target), len(body)) if body.endswith(target) else None
 
 
-def _at_start(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
+def _at_start(answer: ParsedAnswer, spelling: Spelling, target: bytes) -> _Span | None:
     """Return the span of a text that the tokens spell first."""
     start = len(spelling.joined) - len(spelling.joined.lstrip())
     is_first = spelling.joined.startswith(target, start)
     return (start, start + len(target)) if is_first else None
 
 
-def _stop_position(answer: Answer, spelling: Spelling) -> int | None:
+def _stop_position(answer: ParsedAnswer, spelling: Spelling) -> int | None:
     """Return where the stop string begins, if it reaches into the last token with a text."""
     if not answer.stop or not answer.finished:
         return None
@@ -218,7 +218,7 @@ def _stop_position(answer: Answer, spelling: Spelling) -> int | None:
     return position if position >= 0 and reaches_last else None
 
 
-def _with_replacements(answer: Answer, spelling: Spelling, target: bytes) -> _Span | None:
+def _with_replacements(answer: ParsedAnswer, spelling: Spelling, target: bytes) -> _Span | None:
     """Return the span of a text whose characters are split over tokens and shown as U+FFFD.
 
     All split characters look the same. The result is None if the text fits more than one place, or
@@ -267,7 +267,7 @@ def _is_cut(has: Callable[[bytes], bool]) -> bool:
 # --- The tokens of a span ---
 
 
-def _scored(answer: Answer, spelling: Spelling, span: _Span, text: str) -> Answer | str:
+def _scored(answer: ParsedAnswer, spelling: Spelling, span: _Span, text: str) -> ParsedAnswer | str:
     """Return the answer with the tokens of a span and its ending, or why it cannot be scored."""
     start, end = span
     if start == end:
@@ -296,7 +296,9 @@ def _scored(answer: Answer, spelling: Spelling, span: _Span, text: str) -> Answe
     return _with_ending(answer._replace(text=text), spelling, n_before, last)
 
 
-def _number_echoed(answer: Answer, spelling: Spelling, span: _Span, last: int) -> tuple[int, bool]:
+def _number_echoed(
+    answer: ParsedAnswer, spelling: Spelling, span: _Span, last: int
+) -> tuple[int, bool]:
     """Return how many tokens are those of an echoed prompt, and whether only its text says so.
 
     The first token of an echoed prompt has no log-probability. The number is 0 if it is unknown.
@@ -316,7 +318,7 @@ def _number_echoed(answer: Answer, spelling: Spelling, span: _Span, last: int) -
 
 
 def _reason_at_borders(
-    answer: Answer, spelling: Spelling, span: _Span, first: int, last: int
+    answer: ParsedAnswer, spelling: Spelling, span: _Span, first: int, last: int
 ) -> str | None:
     """Return the reason if a span does not consist of whole tokens, or contains a special one."""
     if not is_space(spelling.joined[spelling.start_of(first) : span[0]]):
@@ -329,7 +331,7 @@ def _reason_at_borders(
     return SPECIAL_WITHIN if any(spelling.is_special[first : last + 1]) else None
 
 
-def _is_complete(answer: Answer) -> bool:
+def _is_complete(answer: ParsedAnswer) -> bool:
     """Return whether the model ended an answer and its tokens are all that it generated."""
     return answer.finished and answer.n_generated == len(answer.token_texts or ())
 
@@ -351,7 +353,9 @@ def _reason_before(spelling: Spelling, start: int, first: int) -> str | None:
     return STARTS_WITHIN_WORD if is_within_word and not spelling.is_special[previous] else None
 
 
-def _with_ending(answer: Answer, spelling: Spelling, n_before: int, last: int) -> Answer | str:
+def _with_ending(
+    answer: ParsedAnswer, spelling: Spelling, n_before: int, last: int
+) -> ParsedAnswer | str:
     """Return the answer with its tokens up to `last` and those that end it.
 
     They are white space, a stop string, and the special token that ends the answer.

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
-from pro_lib.importing.answers import Answer
+from pro_lib.importing.answers import ParsedAnswer
 
 _CONTROL_TOKENS = rf"(?:(?:{CONTROL_TOKEN.pattern})\s*)+"
 _CONTROL_EDGES = re.compile(rf"\A\s*{_CONTROL_TOKENS}|\s*{_CONTROL_TOKENS}\Z")
@@ -40,7 +40,7 @@ class Spelling(NamedTuple):
         return self.ends[index - 1] if index else 0
 
 
-def possible_spellings(answer: Answer) -> list[Spelling]:
+def possible_spellings(answer: ParsedAnswer) -> list[Spelling]:
     """Return the possible spellings of the tokens of an answer.
 
     They are the texts as they are, and the texts in the spelling of SentencePiece or of byte-level

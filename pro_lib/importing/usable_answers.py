@@ -10,7 +10,7 @@ from pro_lib.importing.answers import (
     NOT_RETURNED,
     OPEN_THOUGHT,
     THOUGHT_IN_TOKENS,
-    Answer,
+    ParsedAnswer,
     Problem,
     contradiction,
     run_values,
@@ -53,7 +53,7 @@ _MEANINGS = {
 
 
 def usable_values(
-    answer: Answer, prompt: str | None, *, is_record: bool, notes: Counter[str]
+    answer: ParsedAnswer, prompt: str | None, *, is_record: bool, notes: Counter[str]
 ) -> dict[str, Any] | Problem:
     """Return the values of an answer by column of a run, or why the answer cannot be used.
 
@@ -97,7 +97,7 @@ def usable_values(
     return run_values(answer)
 
 
-def _problem(answer: Answer) -> Problem | None:
+def _problem(answer: ParsedAnswer) -> Problem | None:
     """Return the problem of an answer by what its API says about it, or None."""
     if answer.problem is not None:
         return Problem(reasons.NO_LOG_PROBS, answer.problem)
@@ -127,7 +127,7 @@ def _problem(answer: Answer) -> Problem | None:
     return None
 
 
-def _problem_of_tokens(words: str, answer: Answer) -> Problem:
+def _problem_of_tokens(words: str, answer: ParsedAnswer) -> Problem:
     """Return the problem of an answer whose tokens do not fit its text."""
     if words == NOT_RETURNED:
         values = enumerate(answer.token_log_probs)

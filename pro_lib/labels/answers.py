@@ -131,7 +131,7 @@ def prepare_answers(
         for texts without log-probabilities.
     """
     ids = evaluation.answers["question_id"].to_numpy(object)
-    ordered = evaluation.rows(np.argsort(ids, kind="stable"))
+    ordered = evaluation.select(np.argsort(ids, kind="stable"))
     return ordered, *_alphas_without_labels(pool, ordered)
 
 

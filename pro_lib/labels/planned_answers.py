@@ -164,7 +164,7 @@ class PlannedAnswers:
             return self._all_answers
         evaluation = self.evaluation
         exclusions = f"{evaluation.exclusions} Left out: {self.left_out}."
-        return answer_units(replace(evaluation.rows(self.is_planned), exclusions=exclusions))
+        return answer_units(replace(evaluation.select(self.is_planned), exclusions=exclusions))
 
     @property
     def positions(self) -> IntArray:

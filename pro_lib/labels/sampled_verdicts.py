@@ -149,7 +149,7 @@ class SampledVerdicts:
         problem = [f"No AUROC is shown: {self.problem}."] if self.problem else []
         return " ".join([text, *problem, *self.notes])
 
-    def rows(self, positions: IntArray) -> SampledVerdicts:
+    def select(self, positions: IntArray) -> SampledVerdicts:
         """Return the labels of some of the answers."""
         return replace(self, units=self.units[positions])
 

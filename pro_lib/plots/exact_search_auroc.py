@@ -177,7 +177,7 @@ def _evaluation(runs: SearchRuns, split: str, rules: AnswerRules | None) -> Eval
     search = evaluate(runs.search, others=others, split=split, rules=rules)
     beams = runs.beams.select(question_ids=list(search.answers["question_id"]))
     of_beams = evaluate(beams, others=[runs.search, runs.greedy], rules=rules)
-    search = search.rows(search.answers["question_id"].isin(of_beams.answers["question_id"]))
+    search = search.select(search.answers["question_id"].isin(of_beams.answers["question_id"]))
     run = runs.search.select(question_ids=list(search.answers["question_id"]))
     inputs = {"log_probs": search.log_probs, "search_alpha": search.search_alpha}
     inputs["open_log_probs"] = run.open_log_probs()

@@ -67,7 +67,7 @@ def redraw(splits: Splits, *, n_redraws: int = 200, seed: int = 0) -> pd.DataFra
     rng = np.random.default_rng(seed)
     redrawn: list[float] = []
     while len(redrawn) < n_redraws:
-        drawn = pool.rows(rng.choice(n_pool, size=n_questions, replace=False))
+        drawn = pool.select(rng.choice(n_pool, size=n_questions, replace=False))
         if not drawn.one_class():
             redrawn.append(select_alpha(drawn, alphas=splits.alphas))
     alphas, places = np.unique(redrawn, return_inverse=True)

@@ -57,9 +57,9 @@ def test_pairs_are_those_of_models_and_datasets_or_of_records(judged):
 
 def test_a_stored_run_is_read_without_the_model(tmp_path, monkeypatch):
     experiment = Experiment(**SMALL, generations_dir=tmp_path)
-    whole = experiment.both_splits(*PAIR)
+    whole = experiment.run_of_both_splits(*PAIR)
     monkeypatch.setattr(models, "cached_model", None)
-    assert_frame_equal(experiment.both_splits(*PAIR).answers, whole.answers)
+    assert_frame_equal(experiment.run_of_both_splits(*PAIR).answers, whole.answers)
     assert set(experiment.run(*PAIR).questions["split"]) == {"test"}
     for more in ({"limit": 5}, {"dtype": "bfloat16"}):
         with pytest.raises(
@@ -212,7 +212,7 @@ def observed(experiment, work, *, methods):
     work.clear()
     pair = experiment.pairs()[0]
     run = experiment.run(*pair)
-    both = experiment.both_splits(*pair)
+    both = experiment.run_of_both_splits(*pair)
     [evaluations] = experiment.evaluations(*pair, experiment.split, methods=methods)
     splits = experiment.splits()
     judged = [
@@ -322,7 +322,7 @@ def test_strict_refuses_records_with_a_bad_line(files, tmp_path):
 def test_limit_draws_so_many_records_of_each_split_and_n_answers_keeps_the_first(files):
     experiment = Experiment(records=str(files / "split.jsonl"))
     pair = experiment.pair()
-    both = replace(experiment, limit=6).both_splits(*pair)
+    both = replace(experiment, limit=6).run_of_both_splits(*pair)
     assert both.questions["split"].value_counts().to_dict() == {"validation": 6, "test": 6}
     assert set(both.answers["question_id"]) == set(both.questions["question_id"])
     kept = replace(experiment, n_answers=3).run(*pair).answers.groupby("question_id")["text"]
@@ -334,11 +334,11 @@ def test_limit_draws_so_many_records_of_each_split_and_n_answers_keeps_the_first
 def test_a_split_that_records_do_not_have_names_those_they_have(files, tmp_path):
     experiment = Experiment(records=str(files / "split.jsonl"), split="dev")
     words = r"^split='dev' is not in run split/records/records; it has validation, test$"
-    for read in (experiment.run, experiment.both_splits):
+    for read in (experiment.run, experiment.run_of_both_splits):
         with pytest.raises(RunError, match=words):
             read(*experiment.pairs()[0])
     tests = Experiment(records=write_records(tmp_path / "tests.jsonl", splits=("test",)))
-    assert len(tests.both_splits(*tests.pairs()[0]).questions) == 40
+    assert len(tests.run_of_both_splits(*tests.pairs()[0]).questions) == 40
     with pytest.raises(RunError, match=r"^split='validation' is not in run .*; it has test$"):
         replace(tests, split="validation").run(*tests.pairs()[0])
 
@@ -361,7 +361,7 @@ def test_all_methods_read_the_answers_of_the_strategy(tmp_path):
 
 
 def test_generate_refuses_a_setting_that_none_of_its_strategies_uses(monkeypatch):
-    monkeypatch.setattr(Experiment, "both_splits", None)
+    monkeypatch.setattr(Experiment, "run_of_both_splits", None)
     words = ["generate", "facts-1m", "greedy", "--dataset", "world-facts", "--search-alpha", "0.1"]
     assert "--search-alpha is for the strategy threshold" in typed(*words, code=2)[1]
 

@@ -15,7 +15,7 @@ from pro_lib.common.files import RunError
 def saved(folder):
     """Save a table to a folder, and return what its file says."""
     experiment = Experiment(records=str(catalog.EXAMPLE), figures_dir=folder, seed=3)
-    experiment.both_splits(*experiment.pair())
+    experiment.run_of_both_splits(*experiment.pair())
     experiment.save("table", table=pd.DataFrame({"x": [1.0]}))
     return json.loads((folder / "made_from.json").read_text())
 

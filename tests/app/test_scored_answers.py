@@ -32,8 +32,8 @@ JUDGED = run_of((0.9, True), (0.8, True), (0.5, False), (0.4, True), (0.3, False
 def test_every_method_has_a_score_of_questions_without_references_too():
     run = run_of((0.5, True, 0.1), (0.25, None, 0.2), (0.4, False, 0.3))
     scored = score_answers(run, alpha=0.15)
-    assert list(scored.rows["correct"]) == [True, None, False]
-    assert scored.rows.filter(list(scored.methods)).notna().all(axis=None)
+    assert list(scored.questions["correct"]) == [True, None, False]
+    assert scored.questions.filter(list(scored.methods)).notna().all(axis=None)
     expected = evaluation.evaluate(run).baselines["PE"]
     np.testing.assert_allclose(scored.reported_scores["PE"], expected, rtol=1e-12)
     np.testing.assert_allclose(scored.scores_of("PE")[[0, 2]], expected, rtol=1e-12)
@@ -68,10 +68,10 @@ def test_named_methods_leave_out_those_of_texts_alone():
     run = run_of((0.5, True, 0.1), (0.4, False, 0.3), (0.3, False, 0.1))
     is_text = run.answers["question_id"] == "q2"
     run = replace(run, answers=run.answers.assign(log_prob=run.answers["log_prob"].mask(is_text)))
-    assert "SE" in score_answers(run).rows
+    assert "SE" in score_answers(run).questions
     named = score_answers(run, methods=["PRO", "PE"])
     assert named.texts is None
-    assert list(named.rows.loc[:, "correct":]) == ["correct", "PRO", "PE", "n_kept", "mass"]
+    assert list(named.questions.loc[:, "correct":]) == ["correct", "PRO", "PE", "n_kept", "mass"]
 
 
 def test_the_most_certain_are_counted_and_have_wilsons_interval():
@@ -116,7 +116,7 @@ def test_a_given_score_with_the_name_of_a_column_does_not_replace_it():
     scores = {"mass": 0.25, "text": 3.0}
     row = record(0, answer("a", 0.5), references=["a"], scores=scores)
     scored = score_answers(importing.import_answers([row]))
-    assert scored.rows[["text", "mass"]].to_numpy().tolist() == [["a", pytest.approx(0.5)]]
+    assert scored.questions[["text", "mass"]].to_numpy().tolist() == [["a", pytest.approx(0.5)]]
     assert {"mass, given", "text, given"} <= set(scored.scores)
 
 

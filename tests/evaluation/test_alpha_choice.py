@@ -32,7 +32,7 @@ def chosen(n_questions=700, *, order=slice(None), evaluation=EVALUATION, **colum
     rows = np.arange(n_questions)[order]
     questions = QUESTIONS.assign(**columns)
     cluster = "relation" if "relation" in columns else None
-    return held_out_alpha(evaluation.rows(rows), questions, cluster=cluster)
+    return held_out_alpha(evaluation.select(rows), questions, cluster=cluster)
 
 
 def reported_ids(choice, order=slice(None)):

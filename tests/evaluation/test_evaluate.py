@@ -276,7 +276,7 @@ def test_validation_questions_are_drawn_with_the_seed_and_in_their_order(pool):
 
 
 def test_some_questions_keep_all_of_their_values(pool):
-    some = pool.rows([7, 3])
+    some = pool.select([7, 3])
     assert some.answers["question_id"].tolist() == ["q7", "q3"]
     np.testing.assert_array_equal(some.log_probs, pool.log_probs[[7, 3]])
     np.testing.assert_array_equal(some.baselines["NLL"], pool.baselines["NLL"].iloc[[7, 3]])

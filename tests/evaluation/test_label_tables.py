@@ -52,7 +52,7 @@ def test_the_columns_of_figures_are_those_of_the_estimates(labelled):
 def test_a_part_of_the_planned_answers_in_another_order_keeps_its_labels_and_weights(labelled):
     judged, _, sample = labelled
     every = sample.with_labels(judged).sampled_judgement.weighted
-    part = sample.with_labels(judged.rows(np.arange(30)[::-1])).sampled_judgement
+    part = sample.with_labels(judged.select(np.arange(30)[::-1])).sampled_judgement
     np.testing.assert_array_equal(part.weighted.weights, every.weights[:30][::-1])
     np.testing.assert_array_equal(part.weighted.labels, every.labels[:30][::-1])
     assert part.counts["n_labels"] == np.isfinite(every.labels[:30]).sum()

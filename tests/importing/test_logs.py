@@ -48,7 +48,7 @@ BOX = [
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     run = importing.import_answers(BOX)
-    table = score_answers(run).rows
+    table = score_answers(run).questions
     # The most frequent, by its words; the first of equals
     assert table["text"].tolist() == [
         "Rome",
@@ -64,7 +64,7 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     flat = pd.DataFrame(
         [{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts]
     )
-    again = score_answers(importing.import_answers(flat)).rows
+    again = score_answers(importing.import_answers(flat)).questions
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
     judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical})
     for name in ("SC", "Deg", "SE"):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pro_lib.importing import answers as problems
 from pro_lib.importing import token_alignment as alignment
 from pro_lib.importing import token_spellings
-from pro_lib.importing.answers import Answer
+from pro_lib.importing.answers import ParsedAnswer
 from pro_lib.importing.token_alignment import align
 
 
@@ -19,7 +19,7 @@ def aligned(text, tokens, log_probs=None, **more):
     """Align a text with tokens; without log-probabilities, token n has -(n + 1) / 8."""
     values = [-(n + 1) / 8 for n in range(len(tokens))] if log_probs is None else log_probs
     prompt = more.pop("prompt", None)
-    return align(Answer(text, tokens, values, **more), prompt)
+    return align(ParsedAnswer(text, tokens, values, **more), prompt)
 
 
 def scored(result):
@@ -381,8 +381,8 @@ def test_random_answers_are_scored_on_tokens_that_spell_them_or_left_out(answer,
         assume("�" not in "".join(map(_text_of, server)))
         del spelled[missing], server[missing]
     log_probs = [-(2.0 ** (n / 4)) for n in range(len(server))]
-    result = align(Answer(text, server, log_probs))
-    if isinstance(result, Answer):
+    result = align(ParsedAnswer(text, server, log_probs))
+    if isinstance(result, ParsedAnswer):
         first, n_scored = result.n_before, len(result.token_log_probs)
         assert result.token_log_probs == log_probs[first : first + n_scored]
         assert is_covered(text, spelled, result)
@@ -401,7 +401,7 @@ def test_random_answers_between_other_tokens_are_scored_exactly(answer):
     has_after = any(token and token[-1:] == b"." for token in spelled[n_before + n_tokens :])
     assume(text.strip() and not (has_after and (n_before or "�" in "".join(map(_text_of, server)))))
     log_probs = [-(2.0 ** (n / 4)) for n in range(len(server))]
-    result = align(Answer(text, server, log_probs))
+    result = align(ParsedAnswer(text, server, log_probs))
     if has_after:  # the ending is unknown then
         start, stop = 0, n_tokens
     else:
@@ -417,13 +417,13 @@ def test_random_answers_between_other_tokens_are_scored_exactly(answer):
     # starts may be undecidable.
     if isinstance(result, str) and any("�" in _text_of(token) for token in server):
         return
-    assert isinstance(result, Answer), result
+    assert isinstance(result, ParsedAnswer), result
     assert result.token_log_probs == log_probs[start:stop]
     assert result.n_before == start
 
 
 def test_a_hundred_thousand_answers_take_seconds():
-    answer = Answer("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
+    answer = ParsedAnswer("Paris", ["Par", "is", "</s>"], [-0.25, -0.5, -0.125])
     start = time.process_time()
     for _ in range(10_000):
         align(answer)

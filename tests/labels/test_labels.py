@@ -296,7 +296,7 @@ def test_copies_of_a_question_with_the_same_answer_share_its_label():
     assert planned.answers.table["question_id"].tolist()[:5] == ids
     assert planned.answers.units.tolist()[30:] == [0, 1, 2, 3, 4, 30, 31, 32, 33, 34]
     # The units do not depend on the order of the rows.
-    assert PlannedAnswers(planned.plan, judged.rows(np.arange(40)[::-1])).is_planned.all()
+    assert PlannedAnswers(planned.plan, judged.select(np.arange(40)[::-1])).is_planned.all()
 
 
 def test_a_label_that_copies_share_counts_once():
@@ -404,7 +404,7 @@ def test_clusters_widen_intervals_of_the_population_only():
 def test_answers_that_the_plan_did_not_know_are_refused(tmp_path):
     judged, truth = evaluation(120)
     other, _ = evaluation(120, prefix="other")
-    plan, labels = label_all(planned_answers(judged.rows(np.arange(70)), n_labels=60), truth)
+    plan, labels = label_all(planned_answers(judged.select(np.arange(70)), n_labels=60), truth)
     sample = sample_of(plan, labels)
     for unknown, n_unknown in ((judged, 50), (other, 120)):
         with pytest.raises(RunError, match=f"{n_unknown} of 120 answers are not among those of"):
@@ -413,7 +413,7 @@ def test_answers_that_the_plan_did_not_know_are_refused(tmp_path):
     with pytest.raises(RunError, match="none of its 70 answers is among these 120"):
         PlannedAnswers.read(tmp_path / "plan.json", other)
     with pytest.raises(RunError, match="unknown scope 'all'"):
-        sample.estimate(judged.rows(np.arange(70)), scope="all")
+        sample.estimate(judged.select(np.arange(70)), scope="all")
 
 
 def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():

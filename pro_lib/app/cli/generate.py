@@ -67,7 +67,7 @@ def generate_command(strategies: Sequence[str], dataset: Sequence[str], **parame
         # generated in the order of questions.
         if strategy == "diverse_beam" and not experiment.limit:
             experiment.run(*pair, strategy=strategy)
-        run = experiment.both_splits(*pair, strategy)
+        run = experiment.run_of_both_splits(*pair, strategy)
         if run.info.dataset not in described:
             described.add(run.info.dataset)
             say(*_split_lines(run, experiment.split))

@@ -47,4 +47,4 @@ def report_command(
     name = scored.run.name if os.path.isdir(source) else os.path.basename(source)
     page = report.report_html(scored, mistrust, name=name)
     write_whole(page.encode(), output)
-    say(f"{len(scored.rows):,} questions; page: {output}")
+    say(f"{len(scored.questions):,} questions; page: {output}")

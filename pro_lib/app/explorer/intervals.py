@@ -28,7 +28,7 @@ def _by_split(run: Run, evaluation: Evaluation) -> dict[str, Evaluation]:
     splits = run.questions.set_index("question_id")["split"]
     splits = splits.reindex(evaluation.answers["question_id"])
     names = [name for name in splits.unique() if isinstance(name, str) and name]
-    parts = {name: evaluation.rows((splits == name).to_numpy()) for name in names}
+    parts = {name: evaluation.select((splits == name).to_numpy()) for name in names}
     return parts | {"all": evaluation}
 
 
@@ -58,9 +58,9 @@ def sweeps(run: Run, alphas: list[float], rules: AnswerRules) -> dict[str, dict]
 def _sweep(part: Evaluation, evaluation: Evaluation, alphas: FloatArray) -> dict[str, Rows]:
     """Return the entry of `sweeps` for one split, whose judged questions are in `evaluation`."""
     is_in_part = evaluation.answers["question_id"].isin(part.answers["question_id"])
-    judged = evaluation.rows(is_in_part)
+    judged = evaluation.select(is_in_part)
     auroc = judged.judgement.auroc(judged.pro(alphas))
-    scored = part.rows(~np.isnan(part.log_probs).all(axis=1))
+    scored = part.select(~np.isnan(part.log_probs).all(axis=1))
     kept = scoring.adaptive_k(scored.log_probs, alphas)
     clusters = scored.answers.get("cluster", scored.answers["question_id"])
     return {

@@ -169,7 +169,7 @@ def show(experiment: Experiment, *, alpha: float | None = None) -> None:
     explorer = Explorer(None, start)
     display(explorer)
     try:
-        run = experiment.both_splits(*experiment.pair())
+        run = experiment.run_of_both_splits(*experiment.pair())
         explorer.show_run(_shuffled(run, experiment.seed))
     except BaseException:
         explorer.close()  # the error stands below it
