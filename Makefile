@@ -28,8 +28,9 @@ NOTEBOOKS := $(basename $(notdir $(wildcard notebooks/[0-9]*.ipynb)))
 GENERATED := run-2m-beams run-2m-samples run-1m run-search
 RUN := OMP_NUM_THREADS=1 $(BIN)/python -m pro_lib
 
-figures: install  ## the main job: run every notebook headless, three at a time, leave figures/
-	@$(MAKE) --no-print-directory -j3 $(NOTEBOOKS:%=notebook-%)
+# Answers are generated while the packages for notebooks are installed.
+figures: $(VENV)/.installed-models  ## the main job: run every notebook headless, three at a time, leave figures/
+	@$(MAKE) --no-print-directory -j3 install $(NOTEBOOKS:%=notebook-%)
 
 run-2m-beams:
 	@$(RUN) generate facts-2m diverse_beam greedy
@@ -41,7 +42,7 @@ run-search:
 	@$(RUN) generate facts-2m threshold --dataset world-facts --search-alpha 0.005
 
 notebook-00_explore_examples notebook-01_generate: | run-2m-beams
-notebook-%: | $(GENERATED)
+notebook-%: install | $(GENERATED)
 	@$(RUN) run --executed $(EXECUTED) $*
 
 # What is drawn of published outputs of large models, and of which.
