@@ -18,8 +18,8 @@ from pro_lib.runs.run import Run
 _SHOWN = (
     "Share of the answers with p ≥ α that diverse beam search with {} beams finds, and share of "
     "the questions with such answers for which it finds all of them. An exact search finds all "
-    "answers with p ≥ α; the share of the questions that have such answers is in parentheses. All "
-    "shares are counts over these questions, without confidence intervals."
+    "answers with p ≥ α; the share of the questions that have such answers is in parentheses, and "
+    "all shares are counts over these questions, without confidence intervals."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)

@@ -32,10 +32,10 @@ from pro_lib.plots.style import Figure, distinct_values
 
 _SHOWN = (
     "AUROC of PRO with beams, and of other scores of the answers that an exact search finds, minus "
-    "that of PRO with this search, with 95 % confidence intervals; AUROC and α are at the right, "
-    "and “same α” is that of the first row. Where no answer is probable enough for the search, it "
-    "has the greedy answer alone, although beams may have a more probable one; a question to which "
-    "either has no complete answer is left out."
+    "that of PRO with this search, with 95 % confidence intervals (“same α” is that of the first "
+    "row); where no answer is probable enough for the search, it has the greedy answer alone, "
+    "although beams may have a more probable one, and a question to which either has no complete "
+    "answer is left out."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
