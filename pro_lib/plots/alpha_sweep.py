@@ -23,7 +23,8 @@ from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_value
 _SHOWN = (
     "AUROC of PRO against α (lines), and of NLL (dotted lines). Bands are 95 % confidence "
     "intervals of PRO minus NLL, drawn around PRO, so that the two differ where a band does not "
-    "contain the dotted line; there is no band where PRO and NLL order all questions alike."
+    "contain the dotted line; a band widens where the two order only a few questions differently, "
+    "because the interval then rests on these few, and ends where they order all questions alike."
 )
 _CHOSEN: dict[str, Any] = {
     "mec": "black",

@@ -15,19 +15,21 @@ from pro_lib.plots.captions import (
     significant_signs,
     verdicts,
 )
-from pro_lib.plots.figure import MARKS, checked_table, row_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import counted_methods, method_columns, method_labels, per_setting
 from pro_lib.plots.style import COLORS, Figure, drawn_methods
 
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, for the most probable answer that any "
-    "decoding found; symbols beside the numbers mark significant differences to PRO in paired "
-    "tests, corrected for all methods and settings (Holm), as intervals are not."
+    "decoding found (figures of α and K judge that of beams, so that AUROC of NLL can differ); "
+    "symbols beside the numbers mark significant differences to PRO in paired tests, corrected for "
+    "all methods and settings (Holm), as intervals are not."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
 _OPTIONAL = ["alpha_choice", "auroc_minus_pro", "p_value"]
+_CHANCE = 0.5
 _POINT: dict[str, Any] = {"marker": "o", "ms": 3.5, "zorder": 3}
 
 
@@ -81,9 +83,8 @@ def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
 def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int = 2) -> Figure:
     """Draw AUROC of each method: a panel for each setting, a row for each method.
 
-    The axis begins 0.2 below the highest AUROC,
-    or at 0.5 if the highest AUROC of a panel is below 0.8. An arrow at the edge stands for an AUROC
-    below that; its value is at the right.
+    The axis begins at 0.5. An arrow at the edge stands for an AUROC below that; its value is at the
+    right.
 
     Args:
         table: needs the columns method and auroc. It may have the interval of auroc, and
@@ -94,14 +95,11 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
     """
     table = checked_table(table, ["method", "auroc"], "benchmark")
     table = _drawn(table.reindex(columns=table.columns.union(_OPTIONAL, sort=False)), every_method)
-    marks = _signs(table).map(MARKS).fillna("")
-    values = table["auroc"].map("{:.3f} ".format).replace("nan ", "")
-    table = table.assign(row=method_labels(table), text=values + marks)
-    settings = ("model", "dataset", "protocol")
-    highest = table.groupby(list(table.columns.intersection(settings)))["auroc"].max()
+    table = table.assign(row=method_labels(table), sign=_signs(table))
+    table["text"] = table["auroc"].map("{:.3f}".format).replace("nan", "")
     with row_figure(
         table.assign(is_pro=table["method"] == "PRO"),
-        *settings,
+        *("model", "dataset", "protocol"),
         value="auroc",
         group="is_pro",
         styles={False: _POINT | {"color": COLORS[6]}, True: _POINT | {"color": COLORS[0]}},
@@ -109,9 +107,11 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
         x="AUROC (numbers at the right)",
         figure_columns=figure_columns,
         row_height=0.15,
-        least=highest.max() - 0.2 if highest.min() >= 0.8 else 0.5,
-    ) as (figure, _):
-        return figure
+        least=_CHANCE,
+    ) as (figure, panels):
+        for ax, _ in panels:
+            ax.axvline(_CHANCE, label="chance (0.5)", color="black", lw=0.9, ls=":", zorder=1)
+    return figure
 
 
 def caption(table: pd.DataFrame) -> str:
@@ -134,7 +134,7 @@ def caption(table: pd.DataFrame) -> str:
                     f"{words}{verdict.capitalize()} PRO (with the number of settings): "
                     f"{listed(counted_methods(chosen))}"
                 )
-                is_below_chance = chosen["auroc_high"] < 0.5
+                is_below_chance = chosen["auroc_high"] < _CHANCE
                 if is_below_chance.any():
                     names = listed(counted_methods(chosen[is_below_chance]))
                     sentence += f"; the interval is below 0.5 (chance) for {names}"

@@ -192,14 +192,27 @@ def comparison(
             part = f"{verdict} {reference}{where}"
             if parts:
                 part = f"{verdict.rpartition(' ')[0]} in {len(chosen)}"
-            parts.append(f"{part} ({difference_values(chosen, quantity)})")
+            values = difference_values(chosen, quantity)
+            if len(chosen) == 1 < len(kept):
+                values = f"{setting_names(chosen).iloc[0]}: {values}"
+            parts.append(f"{part} ({values})")
         if parts:
             sentences.append(f"{words}{subject} is {listed(parts)}.")
-        left_out = some.drop(index=kept.index)
-        names = dict.fromkeys(f"{row.model} on {row.dataset}" for row in left_out.itertuples())
-        if names:
-            sentences.append(f"There are too few answers for a statement about {listed(names)}.")
-    return " ".join(sentences)
+        sentences.append(too_few(some.drop(index=kept.index)))
+    return " ".join(filter(None, sentences))
+
+
+def too_few(left_out: pd.DataFrame) -> str:
+    """Say which settings have too few answers, if there are any."""
+    names = setting_names(left_out).unique()
+    if not len(names):
+        return ""
+    return f"There are too few answers for a statement about {listed(names)}."
+
+
+def setting_names(rows: pd.DataFrame) -> pd.Series:
+    """Return the setting of each row, such as "gpt2 on sciq"."""
+    return rows["model"].astype(str) + " on " + rows["dataset"].astype(str)
 
 
 def significant_signs(tests: pd.DataFrame, quantity: str = "auroc_minus_nll") -> pd.Series:

@@ -16,10 +16,10 @@ from pro_lib.plots.style import Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Share of the answers with p ≥ α that diverse beam search finds, which returns a fixed number "
-    "of answers (10 by default), and share of the questions with such answers for which it finds "
-    "all of them. An exact search finds all answers with p ≥ α; the share of the questions that "
-    "have such answers is in parentheses."
+    "Share of the answers with p ≥ α that diverse beam search with {} beams finds, and share of "
+    "the questions with such answers for which it finds all of them. An exact search finds all "
+    "answers with p ≥ α; the share of the questions that have such answers is in parentheses, and "
+    "all shares are counts over these questions, without confidence intervals."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -169,7 +169,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     return figure
 
 
-def caption(table: pd.DataFrame) -> str:
+def caption(table: pd.DataFrame, *, n_beams: int = 10) -> str:
     """Say what beams find and what a search costs, at the largest and the smallest α."""
     ends = table[table["alpha"].isin([table["alpha"].min(), table["alpha"].max()])]
     recalls = ends.dropna(subset="recall").groupby("alpha")["recall"].agg(percent_span)
@@ -180,7 +180,7 @@ def caption(table: pd.DataFrame) -> str:
         f"Beams find {parts}. The search puts {costs[0]} tokens per question through the model on "
         f"average at the smallest α, and beam search {costs[1]} (not drawn)."
     )
-    return join_caption(_SHOWN, table, finding)
+    return join_caption(_SHOWN.format(n_beams), table, finding)
 
 
 def _forwards_per_question(run: Run) -> float:

@@ -21,19 +21,21 @@ from pro_lib.plots.captions import (
     has_enough,
     join_caption,
     listed,
-    signed_span,
+    setting_names,
     significant_signs,
     verdicts,
 )
 from pro_lib.plots.exact_search import SearchRuns
-from pro_lib.plots.figure import MARKS, checked_table, row_figure
+from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
-from pro_lib.plots.style import Figure
+from pro_lib.plots.style import Figure, distinct_values
 
 _SHOWN = (
-    "AUROC of PRO with beams, and of other scores of the answers that an exact search finds (all "
-    "with p ≥ α), minus that of PRO with this search, with 95 % confidence intervals; AUROC and α "
-    "are at the right, and “same α” is that of the first row."
+    "AUROC of PRO with beams, and of other scores of the answers that an exact search finds, minus "
+    "that of PRO with this search, with 95 % confidence intervals (“same α” is that of the first "
+    "row); where no answer is probable enough for the search, it has the greedy answer alone, "
+    "although beams may have a more probable one, and a question to which either has no complete "
+    "answer is left out."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
@@ -110,13 +112,13 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     needed = ["method", "strategy", "alpha", "alpha_choice", "auroc", "auroc_minus_pro"]
     table = checked_table(table, needed, "exact_search_auroc").reset_index(drop=True)
     alphas = table["alpha"].map(" ({:g})".format, na_action="ignore").fillna("")
-    marks = pd.Series("", table.index)
+    table["sign"] = 0.0
     if "p_value" in table:
         is_same = table["alpha_choice"] == "exact search"
         for family in (_others(table), *(_beams(table, some) for some in (is_same, ~is_same))):
             signs = significant_signs(family[has_enough(family)], "auroc_minus_pro")
-            marks.update((" " + signs.map(MARKS)).dropna())
-    texts = table["auroc"].map("{:.3f}".format) + alphas + marks
+            table.loc[signs.index, "sign"] = signs
+    texts = table["auroc"].map("{:.3f}".format) + alphas
     table = table.assign(row=_score_names(table), text=texts)
     table = table.sort_values("method", key=lambda name: name != "PRO", kind="stable")
     with row_figure(
@@ -127,6 +129,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         x="AUROC minus that of PRO with an exact search",
         figure_columns=figure_columns,
         heading="AUROC (α)",
+        reference=_ANSWERS["threshold"],
         row_height=0.18,
     ) as (figure, _):
         return figure
@@ -136,7 +139,7 @@ def caption(table: pd.DataFrame) -> str:
     """Compare PRO of beams, with its own α and with that of the search, with the exact search."""
     is_same = table["alpha_choice"] == "exact search"
     options: dict[str, Any] = {"quantity": "auroc_minus_pro"}
-    options["reference"] = "PRO with the exact search"
+    options["reference"] = "PRO with the search"
     same = "PRO with beams at the same α"
     findings = [
         comparison(_beams(table, ~is_same), "PRO with beams", **options),
@@ -145,12 +148,13 @@ def caption(table: pd.DataFrame) -> str:
     others = _others(table)
     for words, rows in verdicts(others, significant_signs(others, "auroc_minus_pro")):
         if words.startswith("significantly"):
-            names = listed(rows["method"].unique())
-            values = signed_span(rows["auroc_minus_pro"])
-            findings.append(
-                f"Of the {len(others)} others, {len(rows)} are {words.removesuffix(' than')}: "
-                f"{names} ({values})."
-            )
+            has_one_model = len(distinct_values(table, "model")) == 1
+            settings = rows["dataset"] if has_one_model else setting_names(rows)
+            parts = [
+                f"{listed(some['method'])} ({setting})"
+                for setting, some in rows.groupby(settings, sort=False)
+            ]
+            findings.append(f"Other {words.removesuffix(' than')} scores: {listed(parts)}.")
     return join_caption(_SHOWN, table, *findings)
 
 

@@ -16,6 +16,7 @@ from pro_lib.plots.captions import span
 from pro_lib.plots.style import (
     PRINTED,
     PROTOCOL_WORDS,
+    SHARE_TICKS,
     STYLE,
     WIDTHS,
     Axes,
@@ -27,17 +28,14 @@ from pro_lib.plots.style import (
     line_style,
     minus,
     plt,
+    set_ticks,
 )
 
 _TALLEST = 4.5  # inches, of a figure of one column, as far as its panels allow
 _ENDS = ("low", "high")  # of an interval, in the names of columns
 _ARROW: dict[str, Any] = {"marker": 4, "ls": "", "ms": 4}  # to the left
-# The marks of significant differences by sign, and how the legend shows them.
-MARKS = {1: "+", -1: "×"}
-_SIGNIFICANT = {
-    "+": ("+", "significantly better than PRO"),
-    "×": ("x", "significantly worse than PRO"),
-}
+# Significant differences by sign: the mark in a text, its marker, and the word of the legend.
+_MARKS = {1: ("+", "+", "better"), -1: ("×", "x", "worse")}
 _NLL: dict[str, Any] = {"ls": (0, (1, 1.5)), "lw": 0.9}
 
 
@@ -245,7 +243,9 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     Args:
         ax: the axes.
         rows: the table, with the columns row, which names the row, `value`, and `<value>_low` and
-            `<value>_high` if there are intervals. The column text is written at the right.
+            `<value>_high` if there are intervals. The column text is written at the right. The
+            column sign, 1 or -1 for significant differences, is a mark after the text, or at the
+            right of each value if there is no text.
         value: the column of the values.
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
@@ -273,9 +273,11 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     rows = rows.iloc[np.argsort(number, kind="stable")]
     in_row = rows.groupby("row")["row"]
     shift = (in_row.cumcount() + 0.5) / in_row.transform("size") - 0.5
-    rows = rows.assign(place=rows["row"].map(names.index) + 0.7 * shift)
+    rows = rows.assign(place=rows["row"].map(names.index) + 0.7 * shift, sign=rows.get("sign", 0))
     for group, some in rows.groupby(by, sort=False) if by else [("", rows)]:
         style = groups[group]
+        if "text" not in rows:
+            _draw_marks(ax, some, style["color"])
         is_cut = some[value] < (-np.inf if least is None else least)
         inside = some[~is_cut]
         if f"{value}_low" in some:
@@ -299,6 +301,16 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width - 1, 2, 5)))
 
 
+def _draw_marks(ax: Axes, rows: pd.DataFrame, color: str) -> None:
+    """Draw the marks of significant differences at the right of the axes."""
+    for sign, (_, marker, _) in _MARKS.items():
+        places = rows.loc[rows["sign"] == sign, "place"]
+        look: dict[str, Any] = {"marker": marker, "color": color, "ls": "", "clip_on": False}
+        beside = ax.get_yaxis_transform()
+        if len(places):
+            ax.plot(np.full(len(places), 1.04), places, transform=beside, **look)
+
+
 @contextmanager
 def row_figure(  # noqa: PLR0913 - the parts of a figure
     table: pd.DataFrame,
@@ -312,6 +324,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
     missing: str = "n/a",
     heading: str = "",
     names: Sequence[str] = (),
+    reference: str = "PRO",
     **options: Any,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """Make a labelled figure in which each panel has the same rows, and draw their values.
@@ -328,6 +341,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
         missing: what is written in a row without a value.
         heading: the words above the text at the right of the rows.
         names: the names of the rows; those of the table by default.
+        reference: the method from which values with a sign differ significantly.
         **options: those of `labelled_figure`.
 
     Yields:
@@ -346,8 +360,9 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
             column = values[rows["quantity"].iloc[0]]
             shape: dict[str, Any] = {"by": group, "styles": styles, "least": least}
             draw_rows(ax, rows, column, names, missing=missing, heading=heading, **shape)
-        for mark, (marker, label) in _SIGNIFICANT.items():
-            if "text" in table and table["text"].str.endswith(mark).any():
+        for sign, (_, marker, word) in _MARKS.items():
+            if "sign" in table and (table["sign"] == sign).any():
+                label = f"significantly {word} than {reference}"
                 panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
         yield figure, panels
 
@@ -361,7 +376,8 @@ def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) ->
         label = minus(f"value (at the right) or interval below {least:.2f}")
         ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
     if "text" in rows:
-        return rows.groupby("row")["text"].first()
+        marks = rows["sign"].map({sign: f" {mark}" for sign, (mark, _, _) in _MARKS.items()})
+        return (rows["text"] + marks.fillna("")).groupby(rows["row"]).first()
     return below.groupby("row")[value].agg(span, form="{:.2f}")
 
 
@@ -379,6 +395,7 @@ def draw_against_alpha(
         for column, label in lines.items():
             draw_curve(ax, rows, "alpha", column, **styles[label], clip_on=False)
         ax.set(xscale="log", ylim=(0, 1.03))
+        set_ticks(ax.yaxis, SHARE_TICKS)
         named = rows if 0.5 * len(rows) < ax.bbox.width / ax.figure.dpi else rows[::2]
         notes = named["noted"].map("\n({})".format)
         ax.set_xticks(named["alpha"], named["alpha"].map("{:g}".format) + notes)

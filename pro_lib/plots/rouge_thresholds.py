@@ -9,13 +9,15 @@ import pandas as pd
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import (
     by_protocol,
-    comparison,
     has_enough,
     join_caption,
     listed,
+    setting_names,
     significant_signs,
+    too_few,
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import GAIN
@@ -30,10 +32,11 @@ from pro_lib.plots.settings import (
 from pro_lib.plots.style import PRINTED, Figure, distinct_values, drawn_methods
 
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
-_LEAST = -0.3  # where the axis begins
 _SHOWN = (
     "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
-    "of ROUGE-L above which an answer counts as correct"
+    "of ROUGE-L above which an answer counts as correct; symbols at the right mark significant "
+    "differences in paired tests, corrected for all methods and settings at a threshold (Holm), as "
+    "intervals are not."
 )
 
 
@@ -103,16 +106,14 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
     Args:
         table: needs the columns rouge_threshold, method, and auroc_minus_nll with its interval. It
-            may have similarity, dataset, model, protocol and n_questions. Rows without a threshold
-            are estimated from labels. The smallest, the middle and the largest threshold are drawn,
-            and the methods that figures of AUROC have.
+            may have similarity, dataset, model, protocol and n_questions, and with p_value
+            significant differences are marked. Rows without a threshold are estimated from labels.
+            The smallest, the middle and the largest threshold are drawn, and the methods that
+            figures of AUROC have.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     table = checked_table(table, ["rouge_threshold", "method", *GAIN], "rouge_thresholds")
-    table = table[drawn_methods(table) & (table["method"] != "NLL")]
-    thresholds = sorted(table["rouge_threshold"].dropna().unique())
-    drawn = [thresholds[0], thresholds[len(thresholds) // 2], thresholds[-1]]
-    table = table[table["rouge_threshold"].isin([*drawn, np.nan])]
+    table = _compared(table)
     group = table["rouge_threshold"].map("ROUGE-L > {:g}".format)
     table = table.assign(group=group.replace("ROUGE-L > nan", "labels"), row=method_labels(table))
     with row_figure(
@@ -120,15 +121,16 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         *("model", "dataset", "protocol"),
         value=GAIN[0],
         group="group",
+        reference="NLL",
         title="AUROC minus that of NLL, by the threshold of a correct answer",
         x="AUROC minus that of NLL",
         figure_columns=figure_columns,
         row_height=0.28,
         least_row_height=0.16,
-        least=_LEAST,
     ) as (figure, panels):
         names = distinct_values(table, "row")
         for ax, rows in panels:
+            ax.locator_params(axis="x", nbins=1 + 2 * figure_columns)
             paper = printed(rows).merge(rows[["method", "row"]].drop_duplicates(), on="method")
             if len(paper):
                 ax.plot(paper[GAIN[0]], paper["row"].map(names.index), **PRINTED)
@@ -136,27 +138,59 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Compare PRO with NLL at the ends, and name methods that are worse at every threshold."""
-    ends = sorted({table["rouge_threshold"].min(), table["rouge_threshold"].max()})
-    drawn = table[drawn_methods(table)]
+    """Say which methods differ from NLL at which thresholds, and how the differences change."""
+    table = _compared(table)
+    tests = table[table["rouge_threshold"].notna()].sort_values("rouge_threshold", kind="stable")
+    tests = tests.assign(setting=setting_names(tests), label=method_labels(tests))
+    is_enough = has_enough(tests).groupby(tests["setting"]).transform("all")
+    first, last = tests["rouge_threshold"].agg(["min", "max"])
     findings = []
-    for threshold in ends:
-        rows = table[(table["method"] == "PRO") & (table["rouge_threshold"] == threshold)]
-        findings.append(comparison(rows, f"At a threshold of {threshold:g}, PRO"))
-    enough = drawn[has_enough(drawn) & drawn["rouge_threshold"].notna()]
-    enough = enough.assign(label=method_labels(enough))
-    setting = list(enough.columns.intersection(["dataset", "model", "protocol", "label"]))
-    for words, rows in by_protocol(enough[enough["method"] != "NLL"]):
-        is_worse = significant_signs(rows) == -1
-        at_every = is_worse.groupby([rows[name] for name in setting]).transform("all")
-        worse = rows[at_every].drop_duplicates(setting)
-        if len(worse):
-            findings.append(
-                f"{words}Significantly worse than NLL at every threshold (with the number of "
-                f"settings): {listed(counted_methods(worse))}."
+    for words, rows in by_protocol(tests[is_enough]):
+        signs = rows.groupby(["label", "setting"])["sign"]
+        lowest, highest = signs.transform("min"), signs.transform("max")
+        is_alike = (rows["method"] == "PRO") & (lowest == 0) & (highest == 0)
+        at_first = rows["rouge_threshold"] == first
+        parts = [
+            f"{listed(counted_methods(rows[chosen & at_first]))}, {verdict}"
+            for verdict, chosen in (
+                ("better at every threshold", lowest == 1),
+                ("worse at every threshold", highest == -1),
+                ("at some thresholds only", lowest != highest),
+                ("at none", is_alike),
             )
-    shown = _SHOWN
-    moves = enough.groupby(setting)["auroc_minus_nll"].agg(np.ptp)
-    if len(moves) and len(ends) > 1:
-        shown += f"; no difference changes by more than {moves.max():.3f} between them"
-    return join_caption(f"{shown}.", drawn.drop(columns="correctness"), *findings)
+            if chosen.any()
+        ]
+        if parts:
+            findings.append(
+                f"{words}Significant differences to NLL (with the number of settings): "
+                f"{'; '.join(parts)}."
+            )
+        others = rows[rows["method"] != "PRO"].groupby(["label", "setting"])[GAIN[0]]
+        changes = others.last() - others.first()
+        if len(changes) and first < last:
+            label, setting = changes.abs().idxmax()
+            findings.append(
+                f"{words}As the threshold rises from {first:g} to {last:g}, {(changes < 0).sum()} "
+                f"of {len(changes)} differences of methods other than PRO fall; the largest change "
+                f"is {signed(changes[label, setting])} ({label}, {setting})."
+            )
+    findings.append(too_few(tests[~is_enough]))
+    return join_caption(_SHOWN, table.drop(columns="correctness"), *findings)
+
+
+def _compared(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows that are drawn, with the signs of significant differences.
+
+    Holm's correction is over the methods and settings at a threshold, for each protocol by itself.
+    """
+    thresholds = sorted(table["rouge_threshold"].dropna().unique())
+    drawn = [thresholds[0], thresholds[len(thresholds) // 2], thresholds[-1]]
+    is_shown = drawn_methods(table) & table["rouge_threshold"].isin([*drawn, np.nan])
+    table = table[is_shown & (table["method"] != "NLL")].reset_index(drop=True)
+    table["sign"] = 0.0
+    if "p_value" in table:
+        family = ["rouge_threshold", *table.columns.intersection(["protocol"])]
+        for _, tests in table[has_enough(table)].groupby(family, dropna=False):
+            signs = significant_signs(tests)
+            table.loc[signs.index, "sign"] = signs
+    return table

@@ -60,9 +60,8 @@ def test_a_setting_with_too_few_answers_is_named(few):
 def test_verdicts_after_the_first_do_not_repeat_the_reference():
     rows = [setting_row(0.05, p_value=0.001), setting_row(0.001), setting_row(0.002)]
     assert compared(*rows) == (
-        "PRO is significantly better than NLL in 1 of 3 settings (+0.050, 95 % interval +0.040 to "
-        "+0.060) and not significantly different in 2 (differences +0.001 to "
-        "+0.002)."
+        "PRO is significantly better than NLL in 1 of 3 settings (m on d: +0.050, 95 % interval "
+        "+0.040 to +0.060) and not significantly different in 2 (differences +0.001 to +0.002)."
     )
 
 

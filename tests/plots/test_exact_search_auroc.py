@@ -92,7 +92,10 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
     assert [text.get_text() for text in ax.texts[:2]] == [" AUROC (α)", " 0.790 (0.1)"]
     significant = pd.concat([invented(p_value=1e-9), invented(p_value=1e-9, n_correct=1)])
     figure = exact_search_auroc.draw(significant.assign(dataset=["a"] * 4 + ["b"] * 4))
-    assert legend(figure) == ["significantly better than PRO", "significantly worse than PRO"]
+    assert legend(figure) == [
+        "significantly better than PRO, exact search",
+        "significantly worse than PRO, exact search",
+    ]
     ends = [text.get_text()[-1] for ax in figure.axes for text in ax.texts]
     assert [ends.count(mark) for mark in "×+"] == [2, 1]  # in the setting with enough answers
     with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro'"):
@@ -104,5 +107,5 @@ def test_the_caption_compares_beams_with_the_search(p_value, words):
     caption = exact_search_auroc.caption(invented(p_value=p_value))
     assert f"PRO with beams is {words}" in caption
     assert "(−0.010, 95 % interval −0.020 to 0.000)" in caption
-    others = "Of the 1 others, 1 are significantly worse: probability not found (−0.050)."
+    others = "Other significantly worse scores: probability not found (world-facts)."
     assert (others in caption) == (p_value < 0.05)

@@ -194,7 +194,8 @@ def test_a_missing_column_is_named():
 
 def test_the_caption_says_what_beams_find_and_what_a_search_costs():
     table = invented(ONE)
-    caption = exact_search.caption(table.assign(token_forwards=7.2))
+    caption = exact_search.caption(table.assign(token_forwards=7.2), n_beams=7)
+    assert "diverse beam search with 7 beams finds" in caption
     assert finding(caption) == (
         "Beams find 0.5 % of the answers at α = 0.005 and 40.0 % of the answers at α = 0.4. The "
         "search puts 7 tokens per question through the model on average at the smallest α, and "

@@ -61,7 +61,7 @@ def test_it_can_be_read_at_both_widths():
     check_figure(rouge_thresholds.draw, invented(), n_panels=4)
 
 
-def test_labels_are_a_group_of_their_own_and_the_axis_begins_at_an_arrow():
+def test_labels_are_a_group_of_their_own_and_significant_values_are_marked():
     table = invented(dataset=["d"], model=["a"])
     table = table[table["method"].isin(["PRO", "SE", "NLL"])].assign(auroc_minus_nll=0.01)
     by_labels = table[table["rouge_threshold"] == 0.5].assign(
@@ -69,11 +69,15 @@ def test_labels_are_a_group_of_their_own_and_the_axis_begins_at_an_arrow():
     )
     figure = rouge_thresholds.draw(pd.concat([table, by_labels]))
     groups = ["ROUGE-L > 0.1", "ROUGE-L > 0.3", "ROUGE-L > 0.5", "labels"]
-    assert legend(figure) == [*groups, "value (at the right) or interval below −0.30"]
+    assert legend(figure) == groups
     [ax] = figure.axes
     assert sorted(label.get_text() for label in ax.get_yticklabels()) == ["PRO", "SE"]
-    arrows = [line for line in ax.lines if list(line.get_xdata()) == [-0.3, -0.3]]
-    assert len(arrows) == 1
+    by_labels = by_labels.assign(p_value=0.001)
+    figure = rouge_thresholds.draw(pd.concat([table.assign(p_value=0.9), by_labels]))
+    assert legend(figure) == [*groups, "significantly worse than NLL"]
+    marks = [line.get_ydata() for line in figure.axes[0].lines if line.get_marker() == "x"]
+    values = [line.get_ydata() for line in figure.axes[0].lines if -0.4 in line.get_xdata()]
+    np.testing.assert_array_equal(marks[0], values[0])  # beside the points of the labels
 
 
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
@@ -85,38 +89,28 @@ def test_printed_values_stand_in_grey_where_the_paper_has_them():
     assert legend(figure)[-1] == "printed in the paper"
 
 
-def test_the_caption_compares_pro_with_nll_and_says_how_far_aurocs_move():
+def changing(of_se, **others):
+    """Return the rows of four methods at two thresholds, at which SE has these differences."""
     rows = []
-    for threshold, others in ((0.1, (0.70, 0.75)), (0.5, (0.70, 0.60))):
-        for method, auroc in zip(("PRO", "NLL", "SE"), (0.80, *others), strict=True):
-            difference = auroc - others[0]
-            row = setting_row(difference, p_value=0.001, method=method, similarity=None)
+    for threshold, difference in zip((0.1, 0.5), of_se, strict=True):
+        for method, value in (("PRO", 0.0), ("NLL", 0.0), ("SE", difference), ("PE", -0.3)):
+            p_value = 0.001 if value else 1.0
+            row = setting_row(value, p_value=p_value, method=method, similarity=None, **others)
             rows.append(row | {"rouge_threshold": threshold, "correctness": "ROUGE-L"})
-    caption = rouge_thresholds.caption(pd.DataFrame(rows))
-    assert "; no difference changes by more than 0.150 between them." in caption
-    assert finding(caption) == (
-        "At a threshold of 0.1, PRO is significantly better than NLL (+0.100, 95 % interval "
-        "+0.090 to +0.110). At a threshold of 0.5, PRO is significantly better than NLL (+0.100, "
-        "95 % interval +0.090 to +0.110)."
+    return pd.DataFrame(rows)
+
+
+def test_the_caption_names_the_methods_that_differ_from_nll_and_how_the_threshold_matters():
+    assert finding(rouge_thresholds.caption(changing((0.05, -0.1)))) == (
+        "Significant differences to NLL (with the number of settings): PE (1), worse at every "
+        "threshold; SE (1), at some thresholds only; PRO (1), at none. As the threshold rises from "
+        "0.1 to 0.5, 1 of 2 differences of methods other than PRO fall; the largest change is "
+        "−0.150 (SE, m on d)."
     )
-
-
-def test_the_caption_names_methods_that_are_worse_at_every_threshold():
-    rows = [
-        setting_row(difference, p_value=0.001, method=method, similarity=None, auroc=0.7)
-        | {"rouge_threshold": threshold, "correctness": "ROUGE-L"}
-        for threshold, of_se in ((0.1, 0.05), (0.5, -0.05))
-        for method, difference in (("PRO", 0.05), ("NLL", 0.0), ("SE", of_se), ("PE", -0.3))
-    ]
-    expected = "Significantly worse than NLL at every threshold (with the number of settings): PE"
-    assert finding(rouge_thresholds.caption(pd.DataFrame(rows))).endswith(f"{expected} (1).")
+    better = finding(rouge_thresholds.caption(changing((0.05, 0.1))))
+    assert ": SE (1), better at every threshold; PE (1), worse at every threshold;" in better
 
 
 def test_the_caption_leaves_out_settings_with_few_correct_answers():
-    rows = [
-        setting_row(0.0, n_correct=2, method=method, similarity=None, auroc=0.7)
-        | {"rouge_threshold": threshold, "correctness": "ROUGE-L"}
-        for threshold in (0.1, 0.5)
-        for method in ("PRO", "NLL")
-    ]
-    assert "changes by more than" not in rouge_thresholds.caption(pd.DataFrame(rows))
+    caption = rouge_thresholds.caption(changing((0.05, -0.1), n_correct=2))
+    assert finding(caption) == "There are too few answers for a statement about m on d."
