@@ -34,10 +34,7 @@ _ENDS = ("low", "high")  # of an interval, in the names of columns
 _ARROW: dict[str, Any] = {"marker": 4, "ls": "", "ms": 4}  # to the left
 # The marks of significant differences by sign, and how the legend shows them.
 MARKS = {1: "+", -1: "×"}
-_SIGNIFICANT = {
-    "+": ("+", "significantly better than PRO"),
-    "×": ("x", "significantly worse than PRO"),
-}
+_SIGNIFICANT = {"+": ("+", "better"), "×": ("x", "worse")}
 _NLL: dict[str, Any] = {"ls": (0, (1, 1.5)), "lw": 0.9}
 
 
@@ -245,7 +242,8 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     Args:
         ax: the axes.
         rows: the table, with the columns row, which names the row, `value`, and `<value>_low` and
-            `<value>_high` if there are intervals. The column text is written at the right.
+            `<value>_high` if there are intervals. The column text is written at the right. The
+            column sign is 1 or -1 for significant differences, which are marked at the right.
         value: the column of the values.
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
@@ -287,16 +285,28 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         ax.plot(inside[value], inside["place"], **{**style, "ls": ""})
         edge = some.loc[is_cut, "place"]
         ax.plot(np.full(len(edge), least, float), edge, color=style["color"], **_ARROW)
+        _draw_signs(ax, some, color=style["color"])
         for place in inside.loc[inside[value].isna(), "place"]:
             ax.text(0.02, place, missing, **beside)
+    indent = "     " if "sign" in rows else " "
     if heading:
-        ax.text(1, -0.55, f" {heading}", **{**beside, "va": "bottom"})
+        ax.text(1, -0.55, indent + heading, **{**beside, "va": "bottom"})
         ax.title.set_y(1 + 0.45 / len(names))
     width = ax.bbox.width / ax.figure.dpi  # inches
     for name, text in _row_texts(ax, rows, value, least).items():
         words = text.replace(" to ", "\n ") if width < 1.5 else text
-        ax.text(1, names.index(str(name)), f" {words}", linespacing=0.75, **beside)
+        ax.text(1, names.index(str(name)), indent + words, linespacing=0.75, **beside)
     ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width - 1, 2, 5)))
+
+
+def _draw_signs(ax: Axes, rows: pd.DataFrame, **look: Any) -> None:
+    """Mark the rows with the sign 1 or -1 at the right of the axes."""
+    look |= {"transform": ax.get_yaxis_transform(), "clip_on": False, "ls": "", "ms": 3}
+    for sign, mark in MARKS.items():
+        places = rows.loc[rows.get("sign", pd.Series(0, rows.index)) == sign, "place"]
+        if len(places):
+            marker, _ = _SIGNIFICANT[mark]
+            ax.plot(np.full(len(places), 1.02), places, marker=marker, **look)
 
 
 @contextmanager
@@ -346,8 +356,13 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
             column = values[rows["quantity"].iloc[0]]
             shape: dict[str, Any] = {"by": group, "styles": styles, "least": least}
             draw_rows(ax, rows, column, names, missing=missing, heading=heading, **shape)
-        for mark, (marker, label) in _SIGNIFICANT.items():
-            if "text" in table and table["text"].str.endswith(mark).any():
+        marks = table.get("text", pd.Series(dtype=str)).str[-1:]
+        if "sign" in table:
+            marks = table["sign"].map(MARKS)
+        reference = "NLL" if "auroc_minus_nll" in values.values() else "PRO"
+        for mark, (marker, word) in _SIGNIFICANT.items():
+            if (marks == mark).any():
+                label = f"significantly {word} than {reference}"
                 panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
         yield figure, panels
 
