@@ -295,7 +295,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     width = ax.bbox.width / ax.figure.dpi  # inches
     for name, text in _row_texts(ax, rows, value, least).items():
         words = text.replace(" to ", "\n ") if width < 1.5 else text
-        ax.text(1, names.index(str(name)), indent + words, linespacing=0.75, **beside)
+        ax.text(1, names.index(str(name)), indent + words, linespacing=0.95, **beside)
     ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width - 1, 2, 5)))
 
 
