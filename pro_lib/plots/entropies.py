@@ -117,9 +117,10 @@ def caption(table: pd.DataFrame) -> str:
     for name, rows in parts.items():
         means = rows.groupby(names)[["entropy", "tree_bound"]].mean()
         shares[name] = f"{span(100 * means['tree_bound'] / means['entropy'], '{:.0f}')} %"
+    bounds = span(settings["tree_bound"].mean(), "{:.2f}")
     finding = (
-        f"The mean lower bound is {shares['all']} of the mean entropy: {shares['least']} in the "
-        f"quarter of the questions with the smallest bounds, and {shares['most']} in the quarter "
-        "with the largest."
+        f"The mean lower bound is {bounds} nats, which is {shares['all']} of the mean entropy: "
+        f"{shares['least']} in the quarter of the questions with the smallest bounds, and "
+        f"{shares['most']} in the quarter with the largest."
     )
     return join_caption(shown, table, finding)
