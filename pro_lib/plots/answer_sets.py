@@ -123,13 +123,15 @@ def caption(table: pd.DataFrame) -> str:
     fixed = table[table["delta"].isna()]
     smallest = fixed[fixed["alpha"] == fixed["alpha"].min()]
     largest = fixed[fixed["alpha"] == fixed["alpha"].max()]
-    finding = (
+    n_held = (fixed["missed"] <= fixed["missed_limit"]).sum()
+    findings = [
+        f"The share is at most its upper limit in {n_held} of {len(fixed)} cases.",
         f"At α = {smallest['alpha'].iloc[0]:g}, a set has {span(smallest['set_size'], '{:.1f}')} "
         f"answers on average, and {percent_span(smallest['missed'])} of the sets have no correct "
-        f"one. At α = {largest['alpha'].iloc[0]:g}, {percent_span(largest['share_empty'])} of the "
-        "sets are empty."
-    )
-    return join_caption(_SHOWN, table, finding)
+        f"one; at α = {largest['alpha'].iloc[0]:g}, {percent_span(largest['share_empty'])} of the "
+        "sets are empty.",
+    ]
+    return join_caption(_SHOWN, table, *findings)
 
 
 def _correct_probabilities(run: Run, rules: AnswerRules) -> FloatArray:

@@ -108,6 +108,7 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
         figure_columns=figure_columns,
         row_height=0.15,
         least=_CHANCE,
+        reference="PRO",
     ) as (figure, panels):
         for ax, _ in panels:
             ax.axvline(_CHANCE, label="chance (0.5)", color="black", lw=0.9, ls=":", zorder=1)

@@ -28,9 +28,9 @@ from pro_lib.runs.run import Run
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL, with 95 % confidence intervals, after one change of the "
-    "answers or of their probabilities p, from which both are computed anew; AUROC of NLL is at "
-    "the right. “Nothing changed” has each answer once, with p as the model gives it; "
-    f"{FIXED_K_WORDS}."
+    "answers or of their probabilities p, from which both are computed anew; AUROC of NLL and "
+    "marks of significant differences are at the right. “Nothing changed” has each answer once, "
+    f"with p as the model gives it; {FIXED_K_WORDS}."
 )
 # The changes in the words of the figure
 _CHANGES = {
@@ -90,7 +90,8 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
     Args:
         table: needs the columns cause, nll_auroc, k_choice, k, alpha and auroc_minus_nll with its
-            interval. It may have dataset, model and n_questions.
+            interval. It may have dataset, model and n_questions, and with p_value significant
+            differences are marked.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     needed = ["cause", "nll_auroc", "k_choice", "k", "alpha", *GAIN]
@@ -98,6 +99,8 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     changes = table["cause"].replace(_CHANGES)
     table["row"] = changes.map(lambda words: textwrap.fill(words, 22 * figure_columns))
     table["text"] = table["nll_auroc"].map("{:.3f}".format)
+    if "p_value" in table and has_enough(table).all():
+        table["sign"] = significant_signs(table)
     with row_figure(
         table.drop(columns="protocol", errors="ignore"),  # a row has repeated answers
         *("dataset", "model"),

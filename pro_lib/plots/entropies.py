@@ -15,10 +15,13 @@ _SHOWN = (
     "Entropy of the answers to {n_drawn} of {n_questions} questions{each}, evenly spaced in the "
     "order of a guaranteed lower bound (line): the tree bound of an exact search with α = {alpha}. "
     "An estimate (circle) is the mean, over {n_samples} samples, of the sum of the next-token "
-    "entropies along a sample. Its 95 % confidence interval may be narrower than the circle; an "
-    "estimate below the bound is too small by chance."
+    "entropies along a sample. Its 95 % confidence interval may be narrower than the circle, and "
+    "an arrow marks one that goes on below the axis; an estimate below the bound is too small by "
+    "chance."
 )
 _MOST_QUESTIONS = 60
+_TICKS = (0.1, 0.3, 1, 3, 10, 30, 100)
+_ARROW: dict[str, Any] = {"marker": 7, "ls": "", "ms": 4, "color": COLORS[0]}  # downwards
 _STYLES: dict[str, dict[str, Any]] = {
     "tree_bound": {"label": "lower bound", "color": COLORS[1], "lw": 1},
     "entropy": {
@@ -67,12 +70,14 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     table = checked_table(table, [*_STYLES, "entropy_low", "entropy_high"], "entropies")
+    values = table[list(_STYLES)]
+    least = 0.8 * values[values > 0].min(axis=None)
     with labelled_figure(
         table.drop(columns="n_questions", errors="ignore"),
         *("model", "dataset"),
         title="Entropy of the answers to single questions",
         x="share of the questions with a smaller lower bound",
-        y="entropy (nats)",
+        y="entropy (nats, logarithmic)",
         figure_columns=figure_columns,
         height=2.0,
     ) as (figure, panels):
@@ -80,28 +85,42 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
             places = np.linspace(0, len(rows) - 1, min(_MOST_QUESTIONS, len(rows))).astype(int)
             some = rows.sort_values("tree_bound").iloc[places]
             shares = (places + 1) / len(rows)
-            ax.vlines(shares, some["entropy_low"], some["entropy_high"], COLORS[0], lw=0.7)
+            low = some["entropy_low"].clip(lower=least)
+            ax.vlines(shares, low, some["entropy_high"], COLORS[0], lw=0.7)
             for column, style in _STYLES.items():
                 ax.plot(shares, some[column], **style)
+            is_cut = low.to_numpy() == least
+            ax.plot(shares[is_cut], low[is_cut], **_ARROW)
+            ax.set_yscale("log")
             set_ticks(ax.xaxis, SHARE_TICKS)
+            set_ticks(ax.yaxis, _TICKS)
             ax.set_xlim(-0.02, 1.02)
-        panels[0][0].set_ylim(bottom=0)  # of all panels, when their intervals are drawn
+        panels[0][0].set_ylim(bottom=least)  # of all panels
     return figure
 
 
 def caption(table: pd.DataFrame) -> str:
     """Compare the means of the entropy and of the bound."""
-    settings = table.groupby(["dataset", "model"], sort=False)
-    means = settings[["entropy", "tree_bound"]].mean()
+    names = ["dataset", "model"]
+    settings = table.sort_values("tree_bound").groupby(names, sort=False)
+    sizes = settings.size()
     shown = _SHOWN.format(
-        n_drawn=span(settings.size().clip(upper=_MOST_QUESTIONS), "{}"),
+        n_drawn=span(sizes.clip(upper=_MOST_QUESTIONS), "{}"),
         n_questions=span(table["n_questions"], "{:,.0f}"),
-        each=" in each setting" * (len(means) > 1),
+        each=" in each setting" * (len(sizes) > 1),
         alpha=span(table["search_alpha"], "{:g}"),
         n_samples=span(table["n_samples"], "{}"),
     )
+    quarter = int(np.ceil(sizes.min() / 4))
+    parts = {"all": table, "least": settings.head(quarter), "most": settings.tail(quarter)}
+    shares = {}
+    for name, rows in parts.items():
+        means = rows.groupby(names)[["entropy", "tree_bound"]].mean()
+        shares[name] = f"{span(100 * means['tree_bound'] / means['entropy'], '{:.0f}')} %"
+    bounds = span(settings["tree_bound"].mean(), "{:.2f}")
     finding = (
-        f"The mean entropy of all questions is {span(means['entropy'], '{:.2f}')} nats, and the "
-        f"mean lower bound {span(means['tree_bound'], '{:.2f}')} nats."
+        f"The mean lower bound is {bounds} nats, which is {shares['all']} of the mean entropy: "
+        f"{shares['least']} in the quarter of the questions with the smallest bounds, and "
+        f"{shares['most']} in the quarter with the largest."
     )
     return join_caption(shown, table, finding)

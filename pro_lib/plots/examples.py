@@ -188,10 +188,10 @@ def caption(table: pd.DataFrame, *, alpha: float) -> str:
         "filled answers, which have p ≥ α or are the most probable, and ✓ marks correct ones. The "
         f"questions are drawn by kind: {kinds}."
     )
-    finding = (
-        f"PRO is {span(pro, '{:.2f}')} nats, and uses several answers for {n_several} of "
-        f"{len(pro)} questions."
-    )
+    uses = f"uses several answers for {n_several} of {len(pro)} questions"
+    if not n_several:
+        uses = f"is NLL here, because no question has several answers with p ≥ {alpha:g} (K = 1)"
+    finding = f"PRO is {span(pro, '{:.2f}')} nats, and {uses}."
     return join_caption(shown, table.assign(correctness="ROUGE-L > 0.3"), finding)
 
 

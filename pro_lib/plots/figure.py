@@ -34,8 +34,8 @@ from pro_lib.plots.style import (
 _TALLEST = 4.5  # inches, of a figure of one column, as far as its panels allow
 _ENDS = ("low", "high")  # of an interval, in the names of columns
 _ARROW: dict[str, Any] = {"marker": 4, "ls": "", "ms": 4}  # to the left
-# Significant differences by sign: the mark in a text, its marker, and the word of the legend.
-_MARKS = {1: ("+", "+", "better"), -1: ("×", "x", "worse")}
+# How significant differences are marked, by sign: the marker, and the word of the legend.
+_SIGNIFICANT = {1: ("+", "better"), -1: ("x", "worse")}
 _NLL: dict[str, Any] = {"ls": (0, (1, 1.5)), "lw": 0.9}
 
 
@@ -244,8 +244,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         ax: the axes.
         rows: the table, with the columns row, which names the row, `value`, and `<value>_low` and
             `<value>_high` if there are intervals. The column text is written at the right. The
-            column sign, 1 or -1 for significant differences, is a mark after the text, or at the
-            right of each value if there is no text.
+            column sign is 1 or -1 for significant differences, which are marked before the text.
         value: the column of the values.
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
@@ -276,8 +275,6 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     rows = rows.assign(place=rows["row"].map(names.index) + 0.7 * shift, sign=rows.get("sign", 0))
     for group, some in rows.groupby(by, sort=False) if by else [("", rows)]:
         style = groups[group]
-        if "text" not in rows:
-            _draw_marks(ax, some, style["color"])
         is_cut = some[value] < (-np.inf if least is None else least)
         inside = some[~is_cut]
         if f"{value}_low" in some:
@@ -289,26 +286,27 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         ax.plot(inside[value], inside["place"], **{**style, "ls": ""})
         edge = some.loc[is_cut, "place"]
         ax.plot(np.full(len(edge), least, float), edge, color=style["color"], **_ARROW)
+        _draw_signs(ax, some, color=style["color"])
         for place in inside.loc[inside[value].isna(), "place"]:
             ax.text(0.02, place, missing, **beside)
+    indent = "     " if rows["sign"].any() else " "
     if heading:
-        ax.text(1, -0.55, f" {heading}", **{**beside, "va": "bottom"})
+        ax.text(1, -0.55, indent + heading, **{**beside, "va": "bottom"})
         ax.title.set_y(1 + 0.45 / len(names))
     width = ax.bbox.width / ax.figure.dpi  # inches
     for name, text in _row_texts(ax, rows, value, least).items():
         words = text.replace(" to ", "\n ") if width < 1.5 else text
-        ax.text(1, names.index(str(name)), f" {words}", linespacing=0.75, **beside)
+        ax.text(1, names.index(str(name)), indent + words, linespacing=0.95, **beside)
     ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width - 1, 2, 5)))
 
 
-def _draw_marks(ax: Axes, rows: pd.DataFrame, color: str) -> None:
-    """Draw the marks of significant differences at the right of the axes."""
-    for sign, (_, marker, _) in _MARKS.items():
+def _draw_signs(ax: Axes, rows: pd.DataFrame, **look: Any) -> None:
+    """Mark the rows with the sign 1 or -1 at the right of the axes."""
+    look |= {"transform": ax.get_yaxis_transform(), "clip_on": False, "ls": "", "ms": 3}
+    for sign, (marker, _) in _SIGNIFICANT.items():
         places = rows.loc[rows["sign"] == sign, "place"]
-        look: dict[str, Any] = {"marker": marker, "color": color, "ls": "", "clip_on": False}
-        beside = ax.get_yaxis_transform()
         if len(places):
-            ax.plot(np.full(len(places), 1.04), places, transform=beside, **look)
+            ax.plot(np.full(len(places), 1.03), places, marker=marker, **look)
 
 
 @contextmanager
@@ -324,7 +322,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
     missing: str = "n/a",
     heading: str = "",
     names: Sequence[str] = (),
-    reference: str = "PRO",
+    reference: str = "NLL",
     **options: Any,
 ) -> Iterator[tuple[Figure, list[tuple[Axes, pd.DataFrame]]]]:
     """Make a labelled figure in which each panel has the same rows, and draw their values.
@@ -360,7 +358,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
             column = values[rows["quantity"].iloc[0]]
             shape: dict[str, Any] = {"by": group, "styles": styles, "least": least}
             draw_rows(ax, rows, column, names, missing=missing, heading=heading, **shape)
-        for sign, (_, marker, word) in _MARKS.items():
+        for sign, (marker, word) in _SIGNIFICANT.items():
             if "sign" in table and (table["sign"] == sign).any():
                 label = f"significantly {word} than {reference}"
                 panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
@@ -376,8 +374,7 @@ def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) ->
         label = minus(f"value (at the right) or interval below {least:.2f}")
         ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
     if "text" in rows:
-        marks = rows["sign"].map({sign: f" {mark}" for sign, (mark, _, _) in _MARKS.items()})
-        return (rows["text"] + marks.fillna("")).groupby(rows["row"]).first()
+        return rows.groupby("row")["text"].first()
     return below.groupby("row")[value].agg(span, form="{:.2f}")
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,13 +28,20 @@ from pro_lib.plots.style import (
 
 _SHOWN = (
     "Share of the test questions that each method lets the model answer, and accuracy of these "
-    "answers with its 95 % confidence interval. {n} validation questions choose the threshold of "
-    "the uncertainty so that this accuracy (dashed lines) is guaranteed with a confidence of "
-    "{confidence:g} % for each method and accuracy (not jointly); an accuracy without a symbol "
-    "is not guaranteed{not_drawn}."
+    "answers with its 95 % confidence interval; with α = {alpha}, PRO differs from NLL only if "
+    "several answers have p ≥ α. {n} validation questions choose the threshold of the uncertainty "
+    "so that this accuracy (dashed lines) is guaranteed with a confidence of {confidence:g} % for "
+    "each method and accuracy (not jointly); with so few questions, the guarantee is below the "
+    "accuracy that they show, and an accuracy without a symbol is not guaranteed{not_drawn}."
 )
 _SETTING = ["dataset", "model", "protocol"]
-_QUANTITIES = {"share of questions answered": "coverage", "accuracy of these answers": "accuracy"}
+_QUANTITIES = {"share answered": "coverage", "their accuracy": "accuracy"}
+_ALL_ANSWERED: dict[str, Any] = {
+    "color": "black",
+    "lw": 0.8,
+    "ls": ":",
+    "label": "accuracy of all answers",
+}
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
     "labels."
@@ -134,7 +142,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
     Args:
         table: needs the columns method, target, coverage and accuracy. It may have similarity, the
-            interval of accuracy, and dataset, model, protocol and n_questions.
+            interval of accuracy, dataset, model and protocol, and n_questions and n_correct.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     table = checked_table(table, ["method", "target", "coverage", "accuracy"], "guarantees")
@@ -143,13 +151,14 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     shares = table["coverage"].where(table["coverage"] > 0)
     table = table.assign(row=method_labels(table), coverage=shares)
     shown = table[is_shown] if is_shown.any() else table
+    of_all = shown.get("n_correct", np.nan) / shown.get("n_questions", np.nan)
     names = distinct_values(table, "row")
     styles = {
         target: line_style(index) | {"label": f"guaranteed accuracy {target:g}"}
         for index, target in enumerate(sorted(shown["target"].unique()))
     }
     with row_figure(
-        shown.drop(columns="n_questions", errors="ignore"),
+        shown.drop(columns="n_questions", errors="ignore").assign(of_all=of_all),
         *("model", "dataset", "protocol"),
         value=_QUANTITIES,
         group="target",
@@ -162,11 +171,14 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         sharex="col",
         missing="",
         names=names,
+        untitled=["quantity"],
     ) as (figure, panels):
         for ax, rows in panels:
-            is_accuracy = _QUANTITIES[rows["quantity"].iloc[0]] == "accuracy"
-            ax.set_xlabel("accuracy" if is_accuracy else "share of questions")
-            if is_accuracy:
+            quantity = rows["quantity"].iloc[0]
+            ax.set_xlabel(quantity)
+            if _QUANTITIES[quantity] == "accuracy":
+                for value in rows["of_all"].dropna().unique():
+                    ax.axvline(value, **_ALL_ANSWERED)
                 for target, style in styles.items():
                     ax.axvline(target, color=style["color"], lw=0.8, ls="--")
                 continue
@@ -191,19 +203,21 @@ def caption(table: pd.DataFrame) -> str:
     drawn = drawn[is_shown | ~is_shown.any()]
     n_settings = len(drawn.drop_duplicates(["dataset", "model"]))
     methods = "methods" if n_settings == 1 else "pairs of a method and a setting"
-    parts = []
+    parts: list[str] = []
     for target, rows in drawn.groupby("target"):
         shares = rows.loc[rows["coverage"] > 0, "coverage"]
-        answered = f"for {percent_span(shares)} of the questions" if len(shares) else "not drawn"
-        number = len(shares) or "none"
-        parts.append(f"{number} can guarantee an accuracy of {target:g} ({answered})")
+        goal, unit = ("", "") if parts else ("an accuracy of ", " of the questions")
+        answered = f"for {percent_span(shares)}{unit}" if len(shares) else "not drawn"
+        parts.append(f"{len(shares) or 'none'} can guarantee {goal}{target:g} ({answered})")
     findings = [f"Of {len(drawn) // len(parts)} {methods}, {listed(parts)}."]
     known = drawn[(drawn["coverage"] > 0) & drawn["accuracy"].notna()]
     if len(known):
         n_below = (known["accuracy_high"] < known["target"]).sum()
+        of_all = known["n_correct"] / known["n_questions"]
         findings.append(
-            f"The accuracy of the test questions is {span(known['accuracy'])}, and its interval is "
-            f"below the guarantee in {n_below} of {len(known)} cases."
+            f"The accuracy of the test questions is {span(known['accuracy'])} ({span(of_all)} if "
+            "all are answered), and its interval is below the guarantee in "
+            f"{n_below} of {len(known)} cases."
         )
     by_labels = _BY_LABELS if is_by_labels(table) else ""
     n = span(drawn["n_validation"], "{:,.0f}")
@@ -212,5 +226,6 @@ def caption(table: pd.DataFrame) -> str:
         names = listed(left_out["model"] + " on " + left_out["dataset"])
         not_drawn = f"; no accuracy is guaranteed for {names} (not drawn)"
     confidence = 100 * table["confidence"].iloc[0]
-    shown = _SHOWN.format(confidence=confidence, n=n, not_drawn=not_drawn)
+    alpha = span(drawn["alpha"].dropna(), "{:g}")
+    shown = _SHOWN.format(alpha=alpha, confidence=confidence, n=n, not_drawn=not_drawn)
     return join_caption(shown, drawn, *findings, by_labels)

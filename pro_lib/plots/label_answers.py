@@ -26,8 +26,9 @@ JUDGES = ("labels", "rouge_l")
 _SHOWN = (
     "AUROC of each method minus that of NLL (left; above 0 is better), and AUROC (right), with "
     "95 % confidence intervals, by ROUGE-L > 0.3 for the n answers that the sample is drawn from, "
-    "and by labels of {n} answers{given}, drawn at random. A model predicts the other labels, and "
-    "the labels correct its bias (prediction-powered inference)."
+    "and by labels of {n} answers{given}, drawn at random. A model predicts the other labels from "
+    "ROUGE-L and other properties of the answers, and the labels correct its bias "
+    "(prediction-powered inference), so that few labels suffice if it predicts well."
 )
 
 
@@ -150,7 +151,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = table[drawn_methods(table)].assign(judged=table["judge"].replace(_JUDGE_NAMES))
     table = table.assign(row=method_labels(table))
     with row_figure(
-        table,
+        table.drop(columns="n_questions", errors="ignore"),
         *("model", "dataset", "protocol"),
         value=_QUANTITIES,
         group="judged",

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import (
-    by_protocol,
     has_enough,
     join_caption,
-    signed_span,
+    listed,
     significant_signs,
 )
 from pro_lib.plots.figure import checked_table, row_figure
@@ -20,8 +20,9 @@ from pro_lib.plots.style import PROTOCOL_WORDS, Figure
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that beam search "
-    "finds several times counts each time, and if it counts once. “α chosen” is the best on "
-    f"validation questions; {FIXED_K_WORDS}."
+    "finds several times counts each time, and if it counts once; symbols at the right mark "
+    "significant differences, corrected for all settings (Holm), as intervals are not. “α chosen” "
+    f"is the best on validation questions; {FIXED_K_WORDS}."
 )
 
 
@@ -48,11 +49,14 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
     Args:
         table: needs the columns protocol, choice and auroc_minus_nll. It may have the interval of
-            the difference, dataset, model and n_questions.
+            the difference, dataset, model and n_questions, and with p_value significant
+            differences are marked.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     table = checked_table(table, ["protocol", "choice", "auroc_minus_nll"], "protocols")
     table = table.assign(row=table["choice"], counted=table["protocol"].replace(PROTOCOL_WORDS))
+    if "p_value" in table:
+        table = _with_signs(table)
     with row_figure(
         table,
         *("model", "dataset"),
@@ -62,20 +66,36 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         x="AUROC of PRO minus that of NLL",
         figure_columns=figure_columns,
         row_height=0.26,
-    ) as (figure, panels):
-        panels[0][0].locator_params(axis="x", min_n_ticks=3)  # of all panels
+    ) as (figure, _):
         return figure
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Say how far PRO is from NLL with the chosen α and with each K, in each protocol."""
+    """Say how far PRO is from NLL with the chosen α and with a fixed K, in each protocol."""
+    table = _with_signs(table)
     findings = []
-    drawn = table[~table["choice"].str.startswith("α =")]
-    for words, some in by_protocol(drawn):
-        parts: list[str] = []
-        for choice, rows in some.groupby("choice", sort=False):
-            signs = significant_signs(rows[has_enough(rows)])
-            share = f"{(signs != 0).sum()}/{len(rows)}{'' if parts else ' significant'}"
-            parts.append(f"{signed_span(rows['auroc_minus_nll'])} with {choice} ({share})")
-        findings.append(f"{words}PRO minus NLL is {'; '.join(parts)}.")
+    for choices, words in (
+        (["α chosen"], "With the chosen α"),
+        ([f"K = {k}" for k in FIXED_KS], "With a fixed K"),
+    ):
+        rows = table[table["choice"].isin(choices)]
+        means = [
+            f"{signed(some['auroc_minus_nll'].mean())} with {name}"
+            for name, some in rows.groupby(rows["protocol"].replace(PROTOCOL_WORDS), sort=False)
+        ]
+        n_better = (rows["sign"] == 1).sum()
+        n_worse = (rows["sign"] == -1).sum()
+        findings.append(
+            f"{words}, PRO is significantly better than NLL in {n_better} of {len(rows)} cases "
+            f"and worse in {n_worse} (mean difference: {listed(means)})."
+        )
     return join_caption(_SHOWN, table, *findings)
+
+
+def _with_signs(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table with the column sign, corrected for the settings of a choice and protocol."""
+    table = table.reset_index(drop=True)
+    signs = pd.Series(0.0, table.index)
+    for _, rows in table[has_enough(table)].groupby(["protocol", "choice"]):
+        signs.update(significant_signs(rows))
+    return table.assign(sign=signs)

@@ -114,8 +114,7 @@ def draw(table: pd.DataFrame, *, fewest: int = _FEWEST, figure_columns: int = 2)
         x="confidence",
         y="accuracy",
         figure_columns=figure_columns,
-        per_line=2 * figure_columns,
-        height=1.5,
+        height=1.6,
         sharex=True,
     ) as (figure, panels):
         for ax, rows in panels:

@@ -121,7 +121,6 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         *("model", "dataset", "protocol"),
         value=GAIN[0],
         group="group",
-        reference="NLL",
         title="AUROC minus that of NLL, by the threshold of a correct answer",
         x="AUROC minus that of NLL",
         figure_columns=figure_columns,

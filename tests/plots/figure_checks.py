@@ -42,6 +42,16 @@ def legend(figure):
     return [text.get_text() for each in figure.findobj(Legend) for text in each.get_texts()]
 
 
+def significance_marks(ax):
+    """Return the marks at the right of an axes by the place of their row."""
+    return {
+        place: line.get_marker()
+        for line in ax.lines
+        if line.get_marker() in ("+", "x") and np.isfinite(line.get_xdata()).all()
+        for place in line.get_ydata()
+    }
+
+
 def finding(caption):
     """Return the paragraph of the findings, which the line of abbreviations follows."""
     return caption.split("\n\n")[1]

@@ -92,6 +92,7 @@ def test_lines_have_the_alphas_that_are_fixed_beforehand():
 
 def test_the_caption_has_the_shares_at_both_ends_of_alpha():
     assert finding(answer_sets.caption(invented(dataset=["d"], model=["m"]))) == (
-        "At α = 0.005, a set has 123.4 answers on average, and 50.0 % of the sets have no correct "
-        "one. At α = 0.4, 20.0 % of the sets are empty."
+        "The share is at most its upper limit in 3 of 3 cases. At α = 0.005, a set has 123.4 "
+        "answers on average, and 50.0 % of the sets have no correct one; at α = 0.4, 20.0 % of the "
+        "sets are empty."
     )

@@ -129,8 +129,11 @@ def test_rows_are_the_changes_and_the_auroc_of_nll_is_beside_them():
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert names[:2] == ["nothing changed", "repeated answers counted"]
     texts = [text.get_text() for text in figure.axes[0].texts]
-    assert texts == [" NLL", " 0.800", " 0.800", " 0.800"]
-    assert legend(figure) == ["α = 0.4", "K = 2", "K = 5", "K = 10"]
+    assert [text.strip() for text in texts] == ["NLL", "0.800", "0.800", "0.800"]
+    scores = ["α = 0.4", "K = 2", "K = 5", "K = 10"]
+    marks = ["significantly better than NLL", "significantly worse than NLL"]
+    assert legend(figure) == [*scores, *marks]
+    assert legend(causes.draw(invented().drop(columns="p_value"))) == scores
     drawn = {line.get_label(): list(line.get_xdata()) for line in figure.axes[0].lines}
     assert drawn["K = 2"] == [-0.1, 0.1, 0.01]
     with pytest.raises(SentenceError, match=r"^The table has no column 'cause'; plots.causes need"):

@@ -49,12 +49,23 @@ def test_at_most_60_questions_are_drawn_in_the_order_of_their_bound():
     assert (np.diff(bounds) >= 0).all()
 
 
-def test_the_caption_has_both_means():
-    table = pd.DataFrame({"dataset": "d", "model": "m", "entropy": [1.0, 2.0], "tree_bound": 0.5})
+def test_an_interval_that_reaches_0_is_an_arrow_at_the_end_of_the_logarithmic_axis():
+    table = invented(dataset=["d"], model=["m"]).head(3)
+    table = table.assign(tree_bound=[0.5, 0.6, 0.7], entropy_low=[0.0, 0.5, 0.5])
+    [ax] = entropies.draw(table).axes
+    least, _ = ax.get_ylim()
+    assert least == 0.4  # a fifth below the least value
+    np.testing.assert_allclose(ax.lines[-1].get_xydata(), [[1 / 3, least]])
+
+
+def test_the_caption_has_the_share_of_the_bound_in_the_entropy():
+    bounds = {"entropy": [1.0, 2.0], "tree_bound": [0.5, 0.6]}
+    table = pd.DataFrame({"dataset": "d", "model": "m", **bounds})
     caption = entropies.caption(table.assign(n_questions=2, n_samples=10, search_alpha=0.01))
     assert "answers to 2 of 2 questions, evenly" in caption
     assert "search with α = 0.01" in caption
     assert "over 10 samples" in caption
     assert finding(caption) == (
-        "The mean entropy of all questions is 1.50 nats, and the mean lower bound 0.50 nats."
+        "The mean lower bound is 0.55 nats, which is 37 % of the mean entropy: 50 % in the quarter "
+        "of the questions with the smallest bounds, and 30 % in the quarter with the largest."
     )

@@ -60,13 +60,16 @@ def invented(**others):
     table["coverage"] = np.where(is_se, 0.0, 0.3)
     table["accuracy"] = np.where(is_se, np.nan, 0.8)
     ends = {"accuracy_low": table["accuracy"] - 0.15, "accuracy_high": 0.9}
-    return table.assign(similarity=None, confidence=0.95, n_validation=300, **ends)
+    table = table.assign(similarity=None, alpha=0.4, n_correct=617)
+    return table.assign(confidence=0.95, n_validation=300, **ends)
 
 
 def test_it_can_be_read_at_both_widths():
     check_figure(guarantees.draw, invented(dataset=["world-facts"], model=["facts-2m"]), n_panels=2)
     both = invented(dataset=["d", "e"], model=["m"])
     assert [len(guarantees.draw(both, figure_columns=n).axes) for n in (1, 2)] == [4, 4]
+    accuracies = guarantees.draw(both).axes[1].lines
+    assert [line.get_xdata()[0] for line in accuracies if line.get_ls() == ":"] == [0.5]
 
 
 def test_a_method_without_a_guarantee_says_so_and_a_target_without_any_is_not_drawn():
@@ -112,7 +115,10 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
         "Of 8 methods, 7 can guarantee an accuracy of 0.7 (for 30.0 % of the questions) and 7"
         in caption
     )
-    assert "test questions is 0.800, and its interval is below the guarantee in 0 of 14" in caption
+    assert (
+        "test questions is 0.800 (0.500 if all are answered), and its interval is below the "
+        "guarantee in 0 of 14 cases." in caption
+    )
     assert "ROUGE-L calls correct" not in caption
     low = guarantees.caption(table.assign(accuracy_high=0.75))
     assert "below the guarantee in 7 of 14 cases" in low

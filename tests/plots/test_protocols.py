@@ -35,14 +35,19 @@ def test_it_can_be_read_at_both_widths():
 
 def test_protocols_have_their_marks():
     figure = protocols.draw(invented())
-    assert legend(figure) == ["repeats counted", "each answer once"]
+    marks = ["significantly better than NLL", "significantly worse than NLL"]
+    assert legend(figure) == ["repeats counted", "each answer once", *marks]
     lines = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 3]
-    assert [set(line.get_xdata()) for line in lines] == [{-0.1}, {0.05}]
+    values = {line.get_marker(): set(line.get_xdata()) for line in lines}
+    assert values == {"o": {-0.1}, "x": {1.03}, "s": {0.05}, "+": {1.03}}
+    assert len(legend(protocols.draw(invented().drop(columns="p_value")))) == 2
+    assert len(legend(protocols.draw(invented(n_correct=1)))) == 2
 
 
 def test_the_caption_compares_pro_with_nll_in_each_protocol():
     assert finding(protocols.caption(invented())) == (
-        "With repeats counted: PRO minus NLL is −0.100 with α chosen (1/1 significant); −0.100 "
-        "with K = 2 (1/1). With each answer once: PRO minus NLL is +0.050 with α chosen (1/1 "
-        "significant); +0.050 with K = 2 (1/1)."
+        "With the chosen α, PRO is significantly better than NLL in 1 of 2 cases and worse in 1 "
+        "(mean difference: −0.100 with repeats counted and +0.050 with each answer once). With a "
+        "fixed K, PRO is significantly better than NLL in 1 of 2 cases and worse in 1 (mean "
+        "difference: −0.100 with repeats counted and +0.050 with each answer once)."
     )
