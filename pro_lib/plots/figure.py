@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox
+from matplotlib.transforms import Bbox, ScaledTranslation
 
 from pro_lib.common.validation import SentenceError
 from pro_lib.plots.captions import span
@@ -302,11 +302,12 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
 
 def _draw_signs(ax: Axes, rows: pd.DataFrame, **look: Any) -> None:
     """Mark the rows with the sign 1 or -1 at the right of the axes."""
-    look |= {"transform": ax.get_yaxis_transform(), "clip_on": False, "ls": "", "ms": 3}
+    beside = ScaledTranslation(6 / 72, 0, ax.figure.dpi_scale_trans)
+    look |= {"transform": ax.get_yaxis_transform() + beside, "clip_on": False, "ls": "", "ms": 3}
     for sign, (marker, _) in _SIGNIFICANT.items():
         places = rows.loc[rows["sign"] == sign, "place"]
         if len(places):
-            ax.plot(np.full(len(places), 1.03), places, marker=marker, **look)
+            ax.plot(np.ones(len(places)), places, marker=marker, **look)
 
 
 @contextmanager
