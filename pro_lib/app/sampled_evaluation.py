@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from pro_lib.evaluation.alpha_choice import AlphaChoice, given_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.labels.answers import prepare_answers
 from pro_lib.labels.estimates import LabelSample
-from pro_lib.labels.planned_answers import PlannedAnswers
 from pro_lib.runs.run import Run
+
+
+def labelled_questions(run: Run, sample: LabelSample) -> Run:
+    """Return the questions of the splits that have a question of a sample's plan.
+
+    They are all questions if none is one of the plan.
+    """
+    planned_ids = [question_id for _, question_id, _ in sample.plan.answers]
+    splits = run.questions["split"].astype(object).fillna("")
+    is_planned = run.questions["question_id"].astype(str).isin(planned_ids)
+    is_labelled = splits.isin(splits[is_planned])
+    if not is_labelled.any():
+        return run
+    return run.select(question_ids=list(run.questions["question_id"][is_labelled]))
 
 
 @dataclass(frozen=True)
@@ -40,16 +51,12 @@ class SampledEvaluation:
         Args:
             sample: the labels.
             judged: the answers, judged by another rule.
-            run: their run, whose splits decide which answers are reported.
+            run: their run.
             alpha: α of PRO; None chooses it on the validation questions.
         """
-        splits = run.questions.set_index("question_id")["split"].astype(object).fillna("")
-        split = splits.loc[judged.answers["question_id"]].to_numpy()
-        is_planned = PlannedAnswers(sample.plan, judged).is_planned
-        is_labelled = np.isin(split, np.unique(split[is_planned])) | ~is_planned.any()
-        is_pool = (split == "validation") & ~is_labelled
-        pool = judged.select(is_pool) if is_pool.any() else None
-        ordered, alphas, sentence = prepare_answers(judged.select(is_labelled), pool)
+        question_ids = labelled_questions(run, sample).questions["question_id"]
+        is_labelled = judged.answers["question_id"].isin(question_ids)
+        ordered, alphas, sentence = prepare_answers(judged.select(is_labelled), run)
         choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_chosen=True)
         if alpha is not None:
             choice = replace(given_alpha(alpha, run.search_alpha), is_chosen=True)

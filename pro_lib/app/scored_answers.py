@@ -293,11 +293,12 @@ def score_answers(
     """
     names = None if methods is None else find_methods(methods)
     rules = rules or AnswerRules()
+    unlabelled = run
     if sample is not None:
-        from pro_lib.app.sampled_evaluation import SampledEvaluation
-        from pro_lib.labels.answers import with_placeholder
+        from pro_lib.app.sampled_evaluation import SampledEvaluation, labelled_questions
+        from pro_lib.labels.answers import labelled_run
 
-        run = with_placeholder(run)
+        run = labelled_run(run, labelled_questions(run, sample))
     # Texts next to log-probabilities would take the place of all log-probabilities.
     is_mixed = run.n_texts_alone() > 0
     options: dict[str, Any] = {}
@@ -313,7 +314,7 @@ def score_answers(
     if sample is None:
         choice = _alpha_of(run, judged, alpha, is_fixed, rules.cluster)
     else:
-        sampled = SampledEvaluation.of(sample, judged, run, alpha)
+        sampled = SampledEvaluation.of(sample, judged, unlabelled, alpha)
         judged = sampled.evaluation
         choice = sampled.alpha
     selected = tuple(map(short_name, select_methods(_score_names(judged.whole), names)))

@@ -13,10 +13,12 @@ from numpy.typing import ArrayLike
 from pro_lib.common.files import RunError, json_digest
 from pro_lib.evaluation.alpha_choice import Splits, default_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
+from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.labels.file import KEY, answer_key
 from pro_lib.metrics.correctness import MATCHES
 from pro_lib.metrics.roc import FloatArray, IntArray
 from pro_lib.runs.run import Run
+from pro_lib.scoring.similarity import lexical
 
 ROUGE_BINS = ("0", "above 0 to 0.3", "above 0.3 to 0.6", "above 0.6 to below 1", "1")
 _FEATURES = ["exact_match", "alias_match", "NLL", "ALL"]
@@ -83,15 +85,21 @@ def answer_units(evaluation: Evaluation) -> AnswerUnits:
     return AnswerUnits(evaluation, table, units, strata, features)
 
 
-def with_placeholder(run: Run) -> Run:
-    """Return the run, or one with a placeholder in place of verdicts if nothing can give them.
+def labelled_run(run: Run, labelled: Run) -> Run:
+    """Return the run, or one with placeholders if nothing can judge the labelled part of it.
 
-    All answers of the placeholder are wrong, so that no AUROC by a judge exists.
+    By the placeholders, all answers of the run are wrong, so that no AUROC by a judge exists.
     """
-    has_verdicts = run.answers.filter(["correct", "rouge_l"]).notna().any(axis=None)
-    if has_verdicts or run.questions["references"].notna().any():
+    has_verdicts = labelled.answers.filter(["correct", "rouge_l"]).notna().any(axis=None)
+    if has_verdicts or labelled.questions["references"].notna().any():
         return run
     return replace(run, answers=run.answers.assign(correct=False))
+
+
+def evaluate_answers(run: Run) -> Evaluation:
+    """Return the evaluation of a run that the page labels, or that chooses its α."""
+    similarities = {"lexical": lexical} if run.has_several_answers else None
+    return evaluate(run, similarities=similarities, must_judge=False)
 
 
 def scores_at_alphas(
@@ -113,9 +121,7 @@ def scores_at_alphas(
     return table[[*first, *table.columns.drop(first)]]
 
 
-def prepare_answers(
-    evaluation: Evaluation, pool: Evaluation | None
-) -> tuple[Evaluation, dict[str, float], str]:
+def prepare_answers(evaluation: Evaluation, run: Run) -> tuple[Evaluation, dict[str, float], str]:
     """Return the answers of the labelled split in the order of their ids, and α of their scores.
 
     The page and `pro score` need the same order, because the folds of the label model depend on it.
@@ -123,8 +129,8 @@ def prepare_answers(
 
     Args:
         evaluation: the answers that are labelled.
-        pool: the validation questions, which choose α by their automatic judge, as notebook 10 does
-            by default; None if there are none.
+        run: their run. Its validation questions choose α by their automatic judge, as notebook 10
+            does by default, unless they are labelled themselves.
 
     Returns:
         The answers; α of each score that needs one; and a sentence about α of PRO, which is empty
@@ -132,6 +138,10 @@ def prepare_answers(
     """
     ids = evaluation.answers["question_id"].to_numpy(object)
     ordered = evaluation.select(np.argsort(ids, kind="stable"))
+    is_validation = run.questions["split"] == "validation"
+    pool = None
+    if is_validation.any() and not run.questions["question_id"][is_validation].isin(ids).any():
+        pool = evaluate_answers(run.select(split="validation"))
     return ordered, *_alphas_without_labels(pool, ordered)
 
 

@@ -113,7 +113,7 @@ def append_label(path: str | Path, label: Label) -> None:
         label: the label. An empty `time` becomes the current time.
 
     Example:
-        >>> label = plan.label(request, True, labeller="ada")  # doctest: +SKIP
+        >>> label = planned.label(request, True, labeller="ada")  # doctest: +SKIP
         >>> append_label("labels.jsonl", label)  # doctest: +SKIP
     """
     values = label.model_dump()
@@ -165,11 +165,13 @@ def read_label_file(path: str | Path) -> pd.DataFrame:
     index_of: dict[tuple[object, ...], int] = {}
     for number, label in enumerate(given):
         answer = (label.dataset, label.question_id, answer_key(label.text), label.repetition)
-        index = index_of.setdefault((label.labeller, *answer), len(labels))
-        if label.change and index < len(labels):
+        index = index_of.get((label.labeller, *answer))
+        if label.change and index is not None:
             labels[index] = label
             numbers[index] = number
         else:
+            # An answer is given anew if its question has changed since the first label.
+            index_of[(label.labeller, *answer)] = len(labels)
             labels.append(label)
             numbers.append(number)
     return label_table(labels).assign(given=numbers)

@@ -13,8 +13,7 @@ from filelock import FileLock
 from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.evaluation.run_evaluation import evaluate
-from pro_lib.labels.answers import prepare_answers, with_placeholder
+from pro_lib.labels.answers import evaluate_answers, labelled_run, prepare_answers
 from pro_lib.labels.estimates import BY_JUDGE, estimate_words, estimated_aurocs
 from pro_lib.labels.file import (
     append_label,
@@ -29,7 +28,6 @@ from pro_lib.labels.plan import LabelPlan, plan_path
 from pro_lib.labels.planned_answers import CurrentLabels, PlannedAnswers, Request
 from pro_lib.labels.sampled_verdicts import FEWEST_LABELS
 from pro_lib.runs.run import Run
-from pro_lib.scoring.similarity import lexical
 
 DEFAULT_PLANNED = 100
 ADJUDICATOR = "adjudicator"
@@ -93,12 +91,9 @@ class LabelSession:
             RunError: if an answer has no text, the plan or the label file belongs to other
                 answers, the plan of a label file is missing, or an adjudicator has labels.
         """
-        pool = None
         labelled = labelled_part(run, split)
-        if "validation" in set(_splits(run)) - set(_splits(labelled)):
-            pool = _evaluate(run.select(split="validation"))
-        evaluation = _evaluate(with_placeholder(labelled))
-        evaluation, alphas, sentence = prepare_answers(evaluation, pool)
+        evaluation = evaluate_answers(labelled_run(labelled, labelled))
+        evaluation, alphas, sentence = prepare_answers(evaluation, run)
         path = Path(path)
         with _lock_of(path):
             labels = _read_labels(path)
@@ -345,7 +340,8 @@ def labelled_part(run: Run, split: str) -> Run:
 
     AUROCs are reported for one split. Labels of other questions would not serve them.
     """
-    return run.select(split=split) if len(_splits(run)) > 1 else run
+    splits = set(run.questions["split"].dropna())
+    return run.select(split=split) if len(splits) > 1 else run
 
 
 def guideline_path(path: str | Path) -> Path:
@@ -358,15 +354,6 @@ def _read_guideline(path: Path) -> str:
     file = guideline_path(path)
     with reading(file):
         return file.read_text(encoding="utf-8") if file.exists() else ""
-
-
-def _splits(run: Run) -> list[str]:
-    return list(run.questions["split"].dropna().unique())
-
-
-def _evaluate(run: Run) -> Evaluation:
-    similarities = {"lexical": lexical} if run.has_several_answers else None
-    return evaluate(run, similarities=similarities, must_judge=False)
 
 
 def _seconds_per_label(own: pd.DataFrame) -> float:
