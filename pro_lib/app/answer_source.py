@@ -6,7 +6,8 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,11 @@ class Reading:
         if path != STDIN:
             return import_answers(path, **options)
         with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder, "stdin")
-            copy.write_bytes(sys.stdin.buffer.read())
-            return import_answers(copy, **options)
+            content = sys.stdin.buffer.read()
+            copy = Path(folder, f"stdin{_suffix_of(content)}")
+            copy.write_bytes(content)
+            with _named_as(copy, "standard input"):
+                return import_answers(copy, **options)
 
     def _read_folder(self, path: str, log_metric: str | None) -> Run:
         """Return the answers of a run folder."""
@@ -87,6 +90,25 @@ class Reading:
     def _table_options(self) -> dict[str, Any]:
         """Return the options that a file of questions is read with."""
         return {"columns": self.columns, "separator": self.separator, "strict": self.strict}
+
+
+def _suffix_of(content: bytes) -> str:
+    """Return the suffix of a file without name: of JSON if it begins with a bracket, or of CSV."""
+    if content.startswith(b"PAR1"):
+        return ".parquet"
+    return ".jsonl" if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[") else ".csv"
+
+
+@contextmanager
+def _named_as(path: Path, name: str) -> Iterator[None]:
+    """Give a file another name in the errors and warnings of a context."""
+    with warnings.catch_warnings(record=True) as caught:
+        try:
+            yield
+        except RunError as error:
+            raise RunError(str(error).replace(str(path), name)) from error
+    for each in caught:
+        warnings.warn(str(each.message).replace(str(path), name), each.category, stacklevel=4)
 
 
 def _given_questions(

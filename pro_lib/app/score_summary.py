@@ -266,10 +266,10 @@ def comparison_lines(comparison: AnswerComparison, names: tuple[str, str]) -> li
         f"are right only in A and {comparison.only_second:,} only in B. {by}".rstrip(),
     ]
     if comparison.auroc.empty:
-        return [
-            *lines,
-            "AUROC cannot be compared, because the answers of one file are all right or all wrong.",
-        ]
+        reason = "no method scores the answers of both files"
+        if not {0.0, 1.0}.isdisjoint(comparison.accuracy):
+            reason = "the answers of one file are all right or all wrong"
+        return [*lines, f"AUROC cannot be compared, because {reason}."]
     lines.append("AUROC on these questions, with the 95 % interval of the paired difference:")
     width = max(len(name) for name in comparison.auroc["method"])
     for row in comparison.auroc.itertuples():

@@ -30,10 +30,10 @@ from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import (
     LEXICAL,
     METHODS,
-    base_name,
     find_methods,
     select_methods,
     short_name,
+    split_name,
 )
 from pro_lib.evaluation.run_evaluation import evaluations
 from pro_lib.metrics.correctness import AnswerRules
@@ -304,7 +304,7 @@ def score_answers(
     options: dict[str, Any] = {}
     if not is_mixed and (run.is_texts or run.has_several_answers):
         options["samples"] = run if _are_samples(run) else None
-        requested = [METHODS.get(base_name(name)) for name in names or METHODS]
+        requested = [METHODS.get(split_name(name)[0]) for name in names or METHODS]
         if any(method is None or method.per_similarity for method in requested):
             options["similarities"] = {"lexical": _lexical_in_blocks}
     [judged] = evaluations(

@@ -182,16 +182,16 @@ class Evaluation:
         """Return the scores of all methods.
 
         Args:
-            alphas: the α of scores that need one, by their names. A name that is not among
-                `alpha_scores`, such as "PRO, default", is one of PRO.
+            alphas: the α of scores that need one, by their names. A name such as "PRO, default" is
+                one of PRO.
 
         Returns:
             A column per name in `alphas` and per method without α, (n, M).
         """
         scores = {}
         for name, alpha in alphas.items():
-            known_name = name if name in self.alpha_scores else "PRO"
-            scores[name] = self.pro(alpha, name=known_name)
+            is_pro = name.startswith("PRO, ")
+            scores[name] = self.pro(alpha, name="PRO" if is_pro else name)
         return pd.DataFrame(scores, index=self.baselines.index).join(self.baselines)
 
     def drawn(self, n_questions: int, *, seed: int = 0) -> "Evaluation":

@@ -179,13 +179,13 @@ def find_methods(names: Iterable[str]) -> list[str]:
 def _from_file(path: str, attribute: str) -> Any:
     """Return a method or function of a Python file, which is run."""
     if not Path(path).is_file():
-        raise SentenceError(f"--methods {path}:{attribute}: there is no file {path}")
+        raise SentenceError(f"methods={path}:{attribute}: there is no file {path}")
     try:
         method = runpy.run_path(path).get(attribute)
     except Exception as error:
-        raise SentenceError(f"--methods {path}:{attribute} cannot be run: {error}") from error
+        raise SentenceError(f"methods={path}:{attribute} cannot be run: {error}") from error
     if not callable(method) and not isinstance(method, Method):
-        raise SentenceError(f"--methods {path}:{attribute}: {path} has no function {attribute!r}")
+        raise SentenceError(f"methods={path}:{attribute}: {path} has no function {attribute!r}")
     return method
 
 
@@ -200,9 +200,20 @@ def computed_methods(*, is_paper: bool = False) -> list[Method]:
     return [method for method in methods if method.in_paper or not is_paper]
 
 
-def base_name(name: str) -> str:
-    """Return the name of the method in the name of a score, such as SE of "SE, lexical"."""
-    return name if name.endswith(", given") else name.partition(", ")[0]
+def split_name(name: str) -> tuple[str, str]:
+    """Return the method and the similarity in the name of a score, such as SE and lexical.
+
+    The similarity is "" for a method without one, and for a score that records contain, which keeps
+    its name, such as "SE, given".
+
+    Example:
+        >>> split_name("SE, lexical"), split_name("SE, given")
+        (('SE', 'lexical'), ('SE, given', ''))
+    """
+    if name.endswith(", given"):
+        return name, ""
+    method, _, similarity = name.partition(", ")
+    return method, similarity
 
 
 def short_name(name: str) -> str:
@@ -239,7 +250,7 @@ def is_drawn(name: str, kind: str) -> bool:
 
     A score that only records have is drawn in figures of AUROC, unless it is called "…, given".
     """
-    method = METHODS.get(base_name(name))
+    method = METHODS.get(split_name(name)[0])
     if method is not None:
         return kind in method.figures
     return kind == "auroc" and not name.endswith(", given")

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluation import Evaluation, with_columns_in_front
 from pro_lib.evaluation.judgement import Estimate
+from pro_lib.evaluation.methods import split_name
 from pro_lib.labels.answers import scores_at_alphas
 from pro_lib.labels.file import label_table, read_label_file
 from pro_lib.labels.inference import Scope
@@ -212,11 +213,11 @@ def estimated_aurocs(
     evaluation = planned.answers.evaluation
     scores = scores_at_alphas(evaluation, alphas)
     values = scores.to_numpy(np.float64)
-    names = scores.columns.astype(str).to_series().str.partition(", ")
+    names = list(map(split_name, scores.columns))
     table = pd.DataFrame(
         {
-            "method": names[0].to_numpy(),
-            "similarity": names[2].to_numpy(),
+            "method": [method for method, _ in names],
+            "similarity": [similarity for _, similarity in names],
             **judgement.auroc(values).columns("auroc"),
             "auroc_by_judge": evaluation.without_labels().judgement.auroc(values).value,
         }

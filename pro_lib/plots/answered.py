@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.judgement import Estimate, Judgement
-from pro_lib.evaluation.methods import base_name, is_drawn
+from pro_lib.evaluation.methods import is_drawn, split_name
 from pro_lib.metrics.selective import answered_weights
 from pro_lib.plots.captions import join_caption, listed, signed_span, span
 from pro_lib.plots.figure import checked_table, row_figure
@@ -112,7 +112,7 @@ def _paired_difference(
 def _drawn_names(names: Iterable[str]) -> list[str]:
     """Return the names of the scores of the figure, NLL first."""
     drawn = [name for name in names if is_drawn(name, "answered")]
-    with_meanings = [name for name in drawn if base_name(name) != name]
+    with_meanings = [name for name in drawn if split_name(name)[1]]
     left_out = with_meanings[_MOST_MEANING_METHODS:]
     return sorted([name for name in drawn if name not in left_out], key=lambda name: name != "NLL")
 

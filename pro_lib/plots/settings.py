@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.evaluation import Evaluation, with_columns_in_front
+from pro_lib.evaluation.methods import split_name
 from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.runs.run import Run
@@ -158,10 +159,10 @@ def method_columns(
             (NaN for scores without α) and alpha_choice (None for these).
         alpha_choice: how these α were chosen.
     """
-    parts = [(name, "", "") if name.endswith(", given") else name.partition(", ") for name in names]
+    parts = list(map(split_name, names))
     columns: dict[str, list[Any]] = {
-        "method": [method for method, _, _ in parts],
-        "similarity": [similarity or None for _, _, similarity in parts],
+        "method": [method for method, _ in parts],
+        "similarity": [similarity or None for _, similarity in parts],
     }
     if alphas is not None:
         columns["alpha"] = [alphas.get(name, np.nan) for name in names]

@@ -30,6 +30,7 @@ from pro_lib.app import label_page
 from pro_lib.app.cli.label import default_label_file
 from pro_lib.app.label_page import LabelServer
 from pro_lib.common.files import RunError
+from pro_lib.common.line_file import read_lines
 from pro_lib.evaluation import Splits, evaluate
 from pro_lib.labels import LabelSample, labeller_agreement, plan_path, read_label_file
 from pro_lib.labels.estimates import estimate_words, estimated_aurocs
@@ -263,8 +264,17 @@ def test_undo_does_not_withdraw_a_label_that_the_page_did_not_show(tmp_path):
     assert len(labels_of(session)) == 3
 
 
-def test_answers_without_references_are_labelled_and_scored_without_a_judge(tmp_path):
-    path = records_file(tmp_path, 40, references=None)
+@pytest.mark.parametrize("n_validation", [0, 20])
+def test_answers_without_references_are_labelled_and_scored_without_a_judge(tmp_path, n_validation):
+    """Validation questions may have references; they choose α."""
+    path = records_file(tmp_path, 40, references=None, split="test")
+    rows = read_lines(path)
+    judged = read_lines(records_file(tmp_path, n_validation, split="validation"))
+    others = [
+        row | {"question_id": f"v{number}", "question": f"What is {number}?"}
+        for number, row in enumerate(judged)
+    ]
+    path = write_lines(tmp_path / "records.jsonl", [*rows, *others])
     session = opened(tmp_path, importing.import_answers(path), 40)
     for number in range(44):
         assert session.reply("open")["answer"]["references"] == []
@@ -273,7 +283,9 @@ def test_answers_without_references_are_labelled_and_scored_without_a_judge(tmp_
     assert set(first) == {"method", "difference to NLL", "AUROC by labels"}
     assert first["AUROC by labels"].startswith("0.")
     assert set(session.planned.answers.strata) == {0}
-    assert first["AUROC by labels"] in typed("score", path, "--labels", session.path)[0]
+    out, _ = typed("score", path, "--labels", session.path)
+    assert first["AUROC by labels"] in out
+    assert estimates_of(session)["alpha"] in out
 
 
 def test_a_complete_plan_ends_with_the_estimates_of_python_and_the_own_consistency(tmp_path):

@@ -196,11 +196,21 @@ def test_two_files_are_compared_on_the_questions_they_share(write):
     assert "share no judged question" in refused("score", first, other)
 
 
+def test_two_files_without_a_common_method_are_compared_by_accuracy(write):
+    rows = [judged(number, 0.5, correct=number < 2) for number in range(4)]
+    texts = [row | {"answers": 2 * [{"text": row["answers"][0]["text"]}]} for row in rows]
+    out, _ = typed("score", write(*rows), write(*texts, name="texts.jsonl"))
+    assert out.splitlines()[4].endswith("because no method scores the answers of both files.")
+
+
 def test_a_file_on_standard_input_is_scored_and_the_number_of_rows_is_chosen(write):
     records = write(*ROWS)
     piped, _ = typed("score", "-", "--top", 2, stdin=records.read_bytes())
     assert piped == typed("score", records, "--top", 2)[0]
     assert piped.endswith("… and 1 more; --output scores.csv writes all\n")
+    table = "question,text,log_prob\nWhere?,Paris,-0.1\n"
+    assert "1 questions, 1 answers" in typed("score", "-", stdin=table)[0]
+    assert typed("score", "-", stdin="{}", code=1)[1].startswith("Error: standard input contains")
 
 
 def test_the_rule_of_right_answers_is_named_everywhere(write, tmp_path):

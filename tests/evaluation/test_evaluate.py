@@ -284,3 +284,5 @@ def test_some_questions_keep_all_of_their_values(pool):
     np.testing.assert_array_equal(some.pro(0.4, name="S-PRO"), expected)
     with pytest.raises(ValueError, match="k=2"):
         some.pro(k=2, name="S-PRO")
+    with pytest.raises(KeyError, match="S-NLL"):
+        some.scores({"S-NLL": 0.4})

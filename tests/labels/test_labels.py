@@ -104,6 +104,7 @@ LINES = {
     "change": ([FIRST, SECOND, label("1", True, repetition=True), UNDO, CHANGE], [None, False]),
     "undo of a change": ([FIRST, SECOND, CHANGE, UNDO], [True, False]),
     "change of a withdrawn label": ([FIRST, UNDO, CHANGE], [None]),
+    "change after the question was edited": ([FIRST, label("1", False), CHANGE], [True, None]),
 }
 
 
@@ -418,12 +419,15 @@ def test_answers_that_the_plan_did_not_know_are_refused(tmp_path):
 
 def test_the_words_of_estimates_say_identical_and_why_a_value_is_missing():
     judged, plan, labels = labelled(200, 100)
+    given = {"NLL, given": judged.baselines["NLL"] + 1}  # of records, beside the computed one
+    judged = replace(judged, baselines=judged.baselines.assign(**given))
     table = sample_of(plan, labels).estimate(judged)
     words, sentences = estimate_words(table, ["ada"])
     rows = words.set_index("method")
     assert rows.loc["NLL", "difference to NLL"] == "–"
     assert rows.loc["ALL", "difference to NLL"] == "identical"  # NLL plus a constant
     assert rows.loc["SE, lexical", "difference to NLL"].startswith("−0.")
+    assert rows.loc["NLL, given", "difference to NLL"] == "identical"
     value, low, high = table.loc[0, ["auroc", "auroc_low", "auroc_high"]]
     words = f"{value:.3f} (95 %: {low:.3f} to {high:.3f})"
     assert rows.loc["NLL", "AUROC by labels"] == words
