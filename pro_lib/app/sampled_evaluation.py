@@ -57,8 +57,8 @@ class SampledEvaluation:
         question_ids = labelled_questions(run, sample).questions["question_id"]
         is_labelled = judged.answers["question_id"].isin(question_ids)
         ordered, alphas, sentence = prepare_answers(judged.select(is_labelled), run)
-        choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_chosen=True)
+        choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_final=True)
         if alpha is not None:
-            choice = replace(given_alpha(alpha, run.search_alpha), is_chosen=True)
+            choice = replace(given_alpha(alpha, run.search_alpha), is_final=True)
             alphas = dict.fromkeys(alphas, alpha)
         return cls(sample, sample.with_labels(ordered), alphas, choice)

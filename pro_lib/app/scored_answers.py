@@ -240,7 +240,7 @@ class ScoredAnswers:
             The largest such α of a grid, and the number of these questions. None if α was chosen,
             if PRO keeps two answers of most questions already, or if it does so at no α.
         """
-        if self.alpha.is_chosen or self.run.is_texts:
+        if self.alpha.is_final or self.run.is_texts:
             return None
         log_probs = self.judged.whole.log_probs
         for alpha in alpha_grid(self.run.search_alpha, alphas=DRAWN_ALPHAS)[::-1]:
@@ -303,7 +303,7 @@ def score_answers(
     is_mixed = run.n_texts_alone() > 0
     options: dict[str, Any] = {}
     if not is_mixed and (run.is_texts or run.has_several_answers):
-        options["samples"] = run if _are_samples(run) else None
+        options["samples"] = run if _can_be_samples(run) else None
         requested = [METHODS.get(split_name(name)[0]) for name in names or METHODS]
         if any(method is None or method.per_similarity for method in requested):
             options["similarities"] = {"lexical": _lexical_in_blocks}
@@ -342,7 +342,7 @@ def _score_columns(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
     return scores[names].rename(columns=short_name)
 
 
-def _are_samples(run: Run) -> bool:
+def _can_be_samples(run: Run) -> bool:
     """Return whether the answers can be independent samples.
 
     Beams are not independent samples, and neither is a file that lists different answers. Two

@@ -66,14 +66,14 @@ class AlphaChoice:
         reason: one sentence that says where α comes from.
         is_reported: a mask (n,) of the judged questions on which results are measured, which are
             those on which α was not chosen. None if it was chosen on none of them.
-        is_chosen: whether α was chosen, or has to be before answers are labelled; no other α is
-            then proposed.
+        is_final: whether no other α is proposed, because it was chosen on judged answers, or before
+            answers were labelled.
     """
 
     alpha: float
     reason: str
     is_reported: NDArray[np.bool_] | None = None
-    is_chosen: bool = False
+    is_final: bool = False
 
 
 def default_alpha(search_alpha: float | None = None, *, why: str) -> AlphaChoice:
@@ -157,7 +157,7 @@ def held_out_alpha(
             counts = f"{len(chosen_on.correct):,} {kind}"
             others = f"the results below are of the other {len(reported.correct):,}"
             reason = f"α = {alpha:g}, chosen on {counts}; {others}."
-            return AlphaChoice(alpha, reason, ~is_chosen_on, is_chosen=True)
+            return AlphaChoice(alpha, reason, ~is_chosen_on, is_final=True)
     counts = f"{len(evaluation.correct):,} judged questions ({evaluation.correct.sum():,} right)"
     why = (
         f"{counts} are too few to choose it, which needs {FEWEST_TO_HALVE} (or {FEWEST_TO_CHOOSE} "

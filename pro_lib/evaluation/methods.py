@@ -24,13 +24,16 @@ from pro_lib.metrics.roc import FloatArray
 
 # What a score may read: an argument of its function has one of these names. n questions have up to
 # N answers that count, and up to S samples. Arrays have NaN where a question has fewer.
-INPUTS: dict[str, str] = {
+_ANSWER_INPUTS = {
     "log_probs": "log-probabilities of the answers, most probable first, (n, N)",
     "mean_log_probs": "the same per token, (n, N)",
     "search_alpha": "the α of an exact search, None for other answers",
     "sample_log_probs": "log-probabilities of the samples, (n, S)",
     "sample_mean_log_probs": "the same per token, (n, S)",
     "texts": "the texts of the answers, None for a missing one, (n, N)",
+}
+# These are computed once for each similarity.
+SIMILARITY_INPUTS = {
     "similarity": "similarities of the answers, (n, N, N) or (n, N, N, 3)",
     "meaning": "the number of each answer's meaning, -1 for a missing answer, (n, N)",
     "weights": "log-probabilities of the answers, equal weights for texts alone, (n, N)",
@@ -39,8 +42,7 @@ INPUTS: dict[str, str] = {
     "sample_similarity": "similarities of the samples, (n, S, S) or (n, S, S, 3)",
     "agreement": "share of the samples with the meaning of the judged answer, (n,)",
 }
-# These are computed once for each similarity.
-SIMILARITY_INPUTS = frozenset(list(INPUTS)[list(INPUTS).index("similarity") :])
+INPUTS = _ANSWER_INPUTS | SIMILARITY_INPUTS
 # Names that a method must not have: those of rows in tables of methods, and of columns of the table
 # of `pro score`.
 RESERVED = (
@@ -97,7 +99,7 @@ class Method:
     @property
     def per_similarity(self) -> bool:
         """Whether there is a score for each similarity."""
-        return bool(self.reads & SIMILARITY_INPUTS)
+        return not self.reads.isdisjoint(SIMILARITY_INPUTS)
 
     @cached_property
     def _arguments(self) -> tuple[str, ...]:

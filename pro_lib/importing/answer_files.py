@@ -144,7 +144,7 @@ def import_answers(
 
 def _answer_table(collected: CollectedAnswers, path: Path, n_questions: int) -> pd.DataFrame:
     """Return the table of the answers, or raise `RunError` if none can be used."""
-    answers = collected.table()
+    answers = collected.take_table()
     if answers.empty:
         raise error_of(
             collected.left_out,

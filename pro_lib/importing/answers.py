@@ -62,7 +62,7 @@ class ParsedAnswer(NamedTuple):
         mean_log_prob: `log_prob` divided by the number of tokens.
         closed: whether the last token contains text and also ends the answer.
         correct, rouge_l: the verdict on the answer.
-        reason: the finish reason, in lower case.
+        finish_reason: in lower case.
         position: the position of the answer in the response.
         token_specials: whether a token is special, where the API says so.
         prompt: the text of the prompt, or of the question in it.
@@ -86,7 +86,7 @@ class ParsedAnswer(NamedTuple):
     closed: Any = False
     correct: Any = None
     rouge_l: Any = None
-    reason: Any = None
+    finish_reason: Any = None
     position: int | None = None
     token_specials: Sequence[bool] | None = None
     prompt: str | None = None

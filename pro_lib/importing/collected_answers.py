@@ -90,10 +90,10 @@ class CollectedAnswers:
                     self._unfinished_ids.add(response.served_id)
                 continue
             if self._is_strict and not result["finished"]:
-                ending = "" if is_record else f" (finish reason {answer.reason!r})"
+                ending = "" if is_record else f" (finish reason {answer.finish_reason!r})"
                 raise RunError(f"{place}: the answer was cut{ending}; raise the limit of tokens")
             if not is_record:
-                self.endings[answer.reason] += 1
+                self.endings[answer.finish_reason] += 1
             self.owners.append(len(self.responses) - 1)
             self.places.append(n)
             for column, values in self.columns.items():
@@ -112,7 +112,7 @@ class CollectedAnswers:
             if response.problem is not None:
                 self.leave_out(response, response.where, response.problem)
 
-    def table(self) -> pd.DataFrame:
+    def take_table(self) -> pd.DataFrame:
         """Return the table of the answers, those to one question together, and drop the columns."""
         ids = [None if each.problem else each.question_id for each in self.responses]
         types = {**dict.fromkeys(NUMBER_COLUMNS, float), "finished": bool, "closed": bool}

@@ -40,10 +40,10 @@ def answers_of(body: dict, response_format: ResponseFormat) -> Iterator[ParsedAn
             fields["log_prob"] = value_at(choice, response_format.log_prob)
             fields["text"] = value_at(choice, response_format.text)
             reason = "stop" if fields.get("finished", True) is True else "length"
-            yield ParsedAnswer(**fields, token_texts=choice.get("tokens"), reason=reason)
+            yield ParsedAnswer(**fields, token_texts=choice.get("tokens"), finish_reason=reason)
         return
     if not choices and value_at(body, BLOCKED):
-        yield ParsedAnswer(reason="content_filter")
+        yield ParsedAnswer(finish_reason="content_filter")
     usage = as_mapping(value_at(body, USAGE))
     has_hidden_thoughts = bool(usage and value_at(usage, HIDDEN_TOKENS))
     # The counts of several choices are those of all together.
@@ -59,7 +59,7 @@ def _answer(
     """Return the answer of a choice. Thoughts at the beginning of its text are removed."""
     message = choice.get("message")
     text, has_thoughts = _text_of_parts(value_at(choice, response_format.text))
-    reason = value_at(choice, response_format.reason)
+    reason = value_at(choice, response_format.finish_reason)
     stop = choice.get("stop_reason") or choice.get("stopping_word")
     if isinstance(reason, dict):  # of SGLang
         stop = reason.get("matched")
@@ -77,7 +77,7 @@ def _answer(
     position = choice.get("index")
     return ParsedAnswer(
         text,
-        reason=_finish_reason(reason),
+        finish_reason=_finish_reason(reason),
         log_prob=value_at(choice, response_format.log_prob),
         position=position if type(position) is int else None,
         stop=stop if isinstance(stop, str) and stop else None,

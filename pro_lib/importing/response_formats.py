@@ -24,7 +24,7 @@ class ResponseFormat:
         request: how to ask for log-probabilities; "" if this cannot be asked for.
         known_by: paths that all have a value in a response of this format.
         answers: the path to its answers, or a function that returns them; "" if it is an answer.
-        text, reason, tokens: the paths to the text, the finish reason and the tokens.
+        text, finish_reason, tokens: the paths to the text, the finish reason and the tokens.
         log_prob: the path to the log-probability of the answer.
         log: a function that returns fields of the response that a log has besides its answers.
         is_record: whether it is a format of this project, with values of a run in its answers.
@@ -36,7 +36,7 @@ class ResponseFormat:
     known_by: tuple[str, ...]
     answers: str | Callable[[dict], list] = ""
     text: str = "text"
-    reason: str = "finish_reason"
+    finish_reason: str = "finish_reason"
     tokens: str = "logprobs"
     log_prob: str = "cumulative_logprob"
     log: Callable[[dict], dict[str, Any]] | None = None
@@ -151,7 +151,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         ("epoch", "output"),
         "output.choices",
         text="message.content",
-        reason="stop_reason",
+        finish_reason="stop_reason",
         log=_inspect_fields,
     ),
     ResponseFormat(
@@ -181,7 +181,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         ),
         _langchain_answers,
         text="content",
-        reason="finish_reason || stop_reason || stopReason || done_reason || status",
+        finish_reason="finish_reason || stop_reason || stopReason || done_reason || status",
         tokens="logprobs_result || logprobs",
     ),
     ResponseFormat(
@@ -198,7 +198,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         ("candidates || promptFeedback || prompt_feedback",),
         "candidates",
         text="content.parts",
-        reason="finishReason || finish_reason",
+        finish_reason="finishReason || finish_reason",
         tokens="logprobsResult.chosenCandidates || logprobs_result.chosen_candidates",
     ),
     ResponseFormat(
@@ -207,7 +207,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         "",
         ("output.message", "stopReason"),
         text="output.message.content",
-        reason="stopReason",
+        finish_reason="stopReason",
     ),
     ResponseFormat(
         "responses",
@@ -223,14 +223,14 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         "logprobs=true",
         ("done",),
         text="message.content || response",
-        reason="done_reason",
+        finish_reason="done_reason",
     ),
     ResponseFormat(
         "sglang",
         "its own `/generate`",
         "return_logprob=true",
         ("meta_info",),
-        reason="meta_info.finish_reason",
+        finish_reason="meta_info.finish_reason",
         tokens="meta_info.output_token_logprobs",
     ),
     ResponseFormat(
@@ -248,7 +248,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         "n_probs=1",
         ("stop_type || completion_probabilities",),
         text="content",
-        reason="stop_type",
+        finish_reason="stop_type",
         tokens="completion_probabilities",
     ),
     ResponseFormat(
@@ -264,7 +264,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         "",
         ("content", "stop_reason"),
         text="content",
-        reason="stop_reason",
+        finish_reason="stop_reason",
     ),
     ResponseFormat(
         "records",

@@ -113,7 +113,7 @@ def _set_own_ids(responses: Sequence[Response], known_ids: Set[str]) -> None:
     numbers = [int(match[2]) for match in matches if match]
     questions = [response.conversation or response.question or "" for response in numbered]
     stems_are_known = bool(stems) and set(stems) <= known_ids
-    if not stems_are_known and not _are_samples(stems, numbers, questions):
+    if not stems_are_known and not _are_numbered_samples(stems, numbers, questions):
         return
     if not stems_are_known:
         words = "the ids of some answers look like numbered samples of one question"
@@ -137,7 +137,9 @@ def _use_call_ids(responses: Sequence[Response]) -> None:
             response.question_id = str(response.call_id)
 
 
-def _are_samples(stems: Sequence[str], numbers: Sequence[int], questions: Sequence[object]) -> bool:
+def _are_numbered_samples(
+    stems: Sequence[str], numbers: Sequence[int], questions: Sequence[object]
+) -> bool:
     """Return whether ids such as `q0-0` and `q0-1` are those of samples of one question `q0`.
 
     Some ids must share a stem. If all questions are known, each stem must have one question. If

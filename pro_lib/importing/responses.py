@@ -145,7 +145,12 @@ class Response:
         question = (self.question_id, self.question, self.conversation)
         try:
             contents = tuple(
-                (answer.position, answer.reason, answer.text, tuple(answer.token_log_probs or ()))
+                (
+                    answer.position,
+                    answer.finish_reason,
+                    answer.text,
+                    tuple(answer.token_log_probs or ()),
+                )
                 for answer in self.answers
             )
             return hash((self.served_id, question, contents))

@@ -69,7 +69,7 @@ def usable_values(
             return problem
         tokens = answer.token_log_probs if answer.token_log_probs or not answer.text else None
         answer = answer._replace(
-            finished=answer.reason in NATURAL,
+            finished=answer.finish_reason in NATURAL,
             token_log_probs=tokens,
             log_prob=None if tokens else answer.log_prob,  # the server's sum is of all tokens
         )
@@ -101,16 +101,16 @@ def _problem(answer: ParsedAnswer) -> Problem | None:
     """Return the problem of an answer by what its API says about it, or None."""
     if answer.problem is not None:
         return Problem(reasons.NO_LOG_PROBS, answer.problem)
-    if not isinstance(answer.reason, str):
+    if not isinstance(answer.finish_reason, str):
         message = (
-            f"finish_reason={answer.reason!r} must be text: it says whether the answer is "
+            f"finish_reason={answer.finish_reason!r} must be text: it says whether the answer is "
             "complete, and no chunk of a stream has it"
         )
         return Problem(reasons.UNREADABLE, message, words=NO_FINISH_REASON)
-    reason = NOT_ENDED.get(answer.reason)
+    reason = NOT_ENDED.get(answer.finish_reason)
     if reason in _MEANINGS:
-        return Problem(reason, f"{_MEANINGS[reason]} (finish reason {answer.reason!r})")
-    is_finished = answer.reason in NATURAL
+        return Problem(reason, f"{_MEANINGS[reason]} (finish reason {answer.finish_reason!r})")
+    is_finished = answer.finish_reason in NATURAL
     if answer.text is None and is_finished:
         return Problem(reasons.NO_ANSWER, "the answer has no text")
     if answer.text is None:

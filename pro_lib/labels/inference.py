@@ -12,12 +12,13 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import expit, logit, stdtr, stdtrit
 
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.metrics.roc import (
     FEWEST_CLUSTERS,
+    BoolArray,
     FloatArray,
     IntArray,
     sum_by_group,
@@ -25,7 +26,6 @@ from pro_lib.metrics.roc import (
     weight_below,
 )
 
-BoolArray = NDArray[np.bool_]
 Scope = Literal["population", "questions"]
 SCOPES = ("population", "questions")
 _PRIOR_TERMS = 2.0  # residuals that the label model adds to those seen

@@ -20,11 +20,9 @@ from pro_lib.labels.answers import (
     references_digest,
     scores_at_alphas,
 )
-from pro_lib.labels.drawing import second_probabilities
 from pro_lib.labels.file import KEY, Label, merge_labels
 from pro_lib.labels.inference import (
     SCOPES,
-    BoolArray,
     Ranking,
     Scope,
     WeightedLabels,
@@ -33,7 +31,8 @@ from pro_lib.labels.inference import (
 from pro_lib.labels.label_model import cross_fitted
 from pro_lib.labels.plan import REPEAT_EVERY, LabelPlan
 from pro_lib.labels.sampled_verdicts import SampledVerdicts
-from pro_lib.metrics.roc import IntArray
+from pro_lib.labels.sampling import second_probabilities
+from pro_lib.metrics.roc import BoolArray, IntArray
 from pro_lib.questions.repeats import normalized_question
 
 _CHANGED = "Labels that do not count, because the text of their question has changed"

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from pro_lib import metrics
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.judgement import Differences, Estimate
-from pro_lib.labels.inference import BoolArray, Ranking, WeightedLabels
+from pro_lib.labels.inference import Ranking, WeightedLabels
 from pro_lib.metrics.differences import difference_columns
-from pro_lib.metrics.roc import FEWEST_CLUSTERS, FloatArray, IntArray
+from pro_lib.metrics.roc import FEWEST_CLUSTERS, BoolArray, FloatArray, IntArray
 from pro_lib.metrics.selective import (
     answered_weights,
     bin_numbers,

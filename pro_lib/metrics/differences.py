@@ -14,9 +14,9 @@ from scipy.special import stdtr, stdtrit
 
 from pro_lib.metrics.roc import (
     FEWEST_CLUSTERS,
+    BoolArray,
     FloatArray,
     IntArray,
-    Labels,
     aligned,
     as_floats,
     auroc_intervals,
@@ -146,7 +146,7 @@ def delong(
 
 def _moments(
     values: FloatArray,
-    labels: Labels,
+    labels: BoolArray,
     column: int,
     n_differ: NDArray[np.int64],
     codes: NDArray[np.intp] | None,
@@ -175,7 +175,7 @@ def _moments(
     return difference, variance, np.minimum(freedom, jackknifed.shape[1] - 1)
 
 
-def _too_few(labels: Labels, codes: np.ndarray | None) -> str:
+def _too_few(labels: BoolArray, codes: np.ndarray | None) -> str:
     """Say why no difference can have an interval, or nothing if it can."""
     for name, n in (("right", np.count_nonzero(labels)), ("wrong", np.count_nonzero(~labels))):
         if n < FEWEST_FOR_INTERVAL:

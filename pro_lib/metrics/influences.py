@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pro_lib.metrics.roc import FloatArray, Labels, aligned, cluster_codes, pairs_won
+from pro_lib.metrics.roc import BoolArray, FloatArray, aligned, cluster_codes, pairs_won
 
 
 def placements(uncertainty: ArrayLike, correct: ArrayLike) -> FloatArray:
@@ -34,7 +34,7 @@ def placements(uncertainty: ArrayLike, correct: ArrayLike) -> FloatArray:
     return shares
 
 
-def influence(values: FloatArray, correct: Labels) -> FloatArray:
+def influence(values: FloatArray, correct: BoolArray) -> FloatArray:
     """Return how much each question moves an AUROC away from its mean.
 
     The sum of the squares is DeLong's variance of the AUROC. Influences of two AUROCs may be

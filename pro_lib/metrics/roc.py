@@ -17,7 +17,7 @@ from scipy.special import ndtri, stdtrit
 from pro_lib.common.reasons import NO_REFERENCE, count_reasons, reasons_in_words
 
 FloatArray = NDArray[np.float64]
-Labels = NDArray[np.bool_]
+BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 _Z = float(ndtri(0.975))
 # At this value of (n - 1) a (1 - a), the variance of a class and its maximum have equal weights.
@@ -34,7 +34,7 @@ class OneClassError(ValueError):
 
 def usable(
     uncertainties: pd.DataFrame, correct: ArrayLike, *, reasons: ArrayLike = ""
-) -> tuple[Labels, str]:
+) -> tuple[BoolArray, str]:
     """Find the questions for which all methods have a value and correctness is known.
 
     Args:
@@ -344,7 +344,7 @@ def as_floats(values: ArrayLike) -> FloatArray:
 
 def aligned(
     uncertainty: ArrayLike, correct: ArrayLike, *, columns: bool = False
-) -> tuple[FloatArray, Labels]:
+) -> tuple[FloatArray, BoolArray]:
     """Check scores and labels, and return them as arrays.
 
     Args:
@@ -378,7 +378,7 @@ def aligned(
     return values, labels
 
 
-def _as_booleans(labels: np.ma.MaskedArray) -> Labels:
+def _as_booleans(labels: np.ma.MaskedArray) -> BoolArray:
     """Return labels (n,) as booleans, or raise `ValueError` if one is not True, False, 0 or 1."""
     # A column of booleans that may have missing values has the type object.
     is_boolean = labels.dtype == bool and not np.ma.is_masked(labels)
@@ -391,7 +391,7 @@ def _as_booleans(labels: np.ma.MaskedArray) -> Labels:
     return np.asarray(labels, dtype=bool)
 
 
-def need_both(correct: Labels, what: str) -> None:
+def need_both(correct: BoolArray, what: str) -> None:
     """Raise `OneClassError` unless right and wrong answers both occur.
 
     Args:
@@ -443,7 +443,7 @@ def pairs_won(uncertainty: ArrayLike, correct: ArrayLike) -> tuple[FloatArray, F
     return _count_pairs(tie_numbers(values), labels)
 
 
-def _count_pairs(numbers: IntArray, labels: Labels) -> tuple[FloatArray, FloatArray]:
+def _count_pairs(numbers: IntArray, labels: BoolArray) -> tuple[FloatArray, FloatArray]:
     """Count the pairs of `pairs_won` for numbers from 0 on (n, A), of which equal ones are ties."""
     won_by_wrong = weight_below(numbers.T, labels)[:, ~labels]
     won_by_right = weight_below(numbers.T, ~labels)[:, labels]
@@ -500,7 +500,7 @@ def _tolerance(values: FloatArray) -> FloatArray:
     return np.asarray(ROUNDING * (1 + np.abs(values)))
 
 
-def _cut_chains(ordered: FloatArray, is_first: Labels) -> None:
+def _cut_chains(ordered: FloatArray, is_first: BoolArray) -> None:
     """Mark further first values of ties (n,) where neighbours alone would join distant values."""
     firsts = np.flatnonzero(is_first)
     ends = np.append(firsts[1:], len(ordered))

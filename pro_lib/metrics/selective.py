@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.roc import FloatArray, Labels, aligned, as_floats, need_both, wilson
+from pro_lib.metrics.roc import BoolArray, FloatArray, aligned, as_floats, need_both, wilson
 
 _N_BINS = 10
 
@@ -46,7 +46,7 @@ def accuracy_coverage(uncertainty: ArrayLike, correct: ArrayLike) -> pd.DataFram
     return pd.DataFrame(columns)
 
 
-def accuracy_curve(uncertainty: FloatArray, correct: FloatArray | Labels) -> FloatArray:
+def accuracy_curve(uncertainty: FloatArray, correct: FloatArray | BoolArray) -> FloatArray:
     """Return the accuracy among the k least uncertain of n questions, for every k, (n,).
 
     Args:
@@ -120,7 +120,7 @@ def rejection(uncertainties: pd.DataFrame, correct: ArrayLike) -> pd.DataFrame:
     return rejection_table(uncertainties, labels)
 
 
-def rejection_table(uncertainties: pd.DataFrame, correct: FloatArray | Labels) -> pd.DataFrame:
+def rejection_table(uncertainties: pd.DataFrame, correct: FloatArray | BoolArray) -> pd.DataFrame:
     """Return the table of `rejection`, also for estimates of whether answers are right.
 
     Args:
@@ -147,7 +147,7 @@ def rejection_table(uncertainties: pd.DataFrame, correct: FloatArray | Labels) -
     return pd.DataFrame(columns)
 
 
-def oracle_accuracy(correct: FloatArray | Labels) -> FloatArray:
+def oracle_accuracy(correct: FloatArray | BoolArray) -> FloatArray:
     """Return the accuracy among the first k answers if all right ones come first, for every k.
 
     Args:
@@ -277,7 +277,7 @@ def confidence_bins(probability: FloatArray, numbers: NDArray[np.int64]) -> pd.D
     return groups.agg(n="size", low="min", high="max", confidence="mean")
 
 
-def _reliability(probability: FloatArray, correct: Labels) -> pd.DataFrame:
+def _reliability(probability: FloatArray, correct: BoolArray) -> pd.DataFrame:
     """Return the confidence and accuracy of bins with equal numbers of questions."""
     numbers = bin_numbers(probability)
     accuracy = pd.Series(correct).groupby(numbers).mean()

@@ -11,10 +11,10 @@ from scipy.special import bdtr, ndtri, stdtrit
 
 from pro_lib.metrics.differences import FEWEST_FOR_INTERVAL
 from pro_lib.metrics.influences import influence, influence_error, placements
-from pro_lib.metrics.roc import Labels, cluster_codes
+from pro_lib.metrics.roc import BoolArray, cluster_codes
 
 
-def mcnemar(first: Labels, second: Labels) -> float:
+def mcnemar(first: BoolArray, second: BoolArray) -> float:
     """Return the p-value of equal accuracies by McNemar's exact test.
 
     Args:
@@ -33,7 +33,7 @@ def mcnemar(first: Labels, second: Labels) -> float:
 
 
 def accuracy_difference(
-    first: Labels, second: Labels, *, clusters: ArrayLike | None = None
+    first: BoolArray, second: BoolArray, *, clusters: ArrayLike | None = None
 ) -> tuple[float, float, float]:
     """Return the accuracy of the second run minus that of the first, and the ends of its interval.
 
@@ -60,7 +60,7 @@ def accuracy_difference(
 
 
 def auroc_difference(
-    scores: Sequence[ArrayLike], correct: Sequence[Labels], *, clusters: ArrayLike | None = None
+    scores: Sequence[ArrayLike], correct: Sequence[BoolArray], *, clusters: ArrayLike | None = None
 ) -> tuple[float, float, float, float, float]:
     """Return the AUROC of both runs, their difference (second minus first), and its interval.
 

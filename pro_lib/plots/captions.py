@@ -13,12 +13,11 @@ import numpy as np
 import pandas as pd
 
 from pro_lib.evaluation.methods import METHODS
-from pro_lib.metrics.differences import holm, signed
+from pro_lib.metrics.differences import SIGNIFICANT, holm, signed
 from pro_lib.plots.settings import is_by_labels
 from pro_lib.plots.style import PROTOCOL_WORDS, distinct_values, minus
 
 FEWEST = 20  # correct and wrong answers that a setting needs
-LEVEL = 0.05  # of the tests, for all settings together
 ABBREVIATIONS = "Abbreviations: "  # begins the last line of a caption
 # What the names in pictures and captions mean, besides those of methods
 _TERMS = {
@@ -222,7 +221,7 @@ def significant_signs(tests: pd.DataFrame, quantity: str = "auroc_minus_nll") ->
     any test is significant is at most 5 %, however the tests depend on each other. NaN is not a
     test.
     """
-    is_significant = holm(tests["p_value"]) <= LEVEL
+    is_significant = holm(tests["p_value"]) <= SIGNIFICANT
     return np.sign(tests[quantity]).where(is_significant, 0)
 
 

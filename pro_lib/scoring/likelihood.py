@@ -21,9 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pro_lib.metrics.roc import FloatArray, as_floats
+from pro_lib.metrics.roc import FloatArray, IntArray, as_floats
 
-IntArray = NDArray[np.int64]
 # How far a log-probability may be above 0, or the mass of a question above 1.
 _ROUNDING = 1e-6
 

@@ -3,9 +3,9 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pro_lib.labels.inference import BoolArray, Ranking, areas
+from pro_lib.labels.inference import Ranking, areas
 from pro_lib.labels.label_model import fit_logistic, predict_logistic
-from pro_lib.metrics.roc import FloatArray, IntArray
+from pro_lib.metrics.roc import BoolArray, FloatArray, IntArray
 
 _UNIFORM_SHARE = 0.3  # share of the second phase that is drawn without regard to the influence
 FEWEST_FIRST = 20
