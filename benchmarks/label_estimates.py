@@ -28,7 +28,7 @@ from scipy.special import expit, logit, ndtri
 
 from pro_lib.evaluation import Evaluation, evaluate
 from pro_lib.importing import import_answers
-from pro_lib.labels import answers, drawing
+from pro_lib.labels import answers, sampling
 from pro_lib.labels.inference import Ranking, WeightedLabels, areas, label_weights
 from pro_lib.labels.label_model import cross_fitted
 from pro_lib.labels.sampled_verdicts import FEWEST_FOR_AUROC
@@ -232,16 +232,16 @@ def choose(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return both phases in order, the mask of the first and the probabilities."""
     n = len(questions.correct)
-    n_first = drawing.first_size(n_labels, n)
-    first = drawing.first_phase(answers.rouge_bin(questions.rouge), n_first, rng)
+    n_first = sampling.first_size(n_labels, n)
+    first = sampling.first_phase(answers.rouge_bin(questions.rouge), n_first, rng)
     is_first = np.zeros(n, dtype=bool)
     is_first[first] = True
     labels = np.where(is_first, questions.correct, np.nan)
     n_second = min(n_labels, n) - n_first
-    probabilities = drawing.second_probabilities(
+    probabilities = sampling.second_probabilities(
         ranking, features, labels, is_first, n_second=n_second
     )
-    return first, drawing.second_phase(probabilities, rng), is_first, probabilities
+    return first, sampling.second_phase(probabilities, rng), is_first, probabilities
 
 
 def repeat(

@@ -34,7 +34,6 @@ class Reading:
         strict: whether a line, a row or an answer that cannot be used is an error.
         all_questions: whether all stored questions of a run folder are read, not only those of the
             last call of `generate`.
-        fields: whether each field of structured answers becomes a question; of files only.
     """
 
     questions: str | None = None
@@ -42,23 +41,23 @@ class Reading:
     separator: str | None = None
     strict: bool = False
     all_questions: bool = False
-    fields: bool = False
 
-    def read(self, path: str, *, log_metric: str | None = None) -> Run:
+    def read(self, path: str, *, fields: bool = False, log_metric: str | None = None) -> Run:
         """Return the answers of a run folder, or of a file in any supported format.
 
         Args:
             path: the run folder or the file, or "-" for a file on standard input.
+            fields: whether each field of structured answers becomes a question; of files only.
             log_metric: the metric of a log that says which answers are right, as in
                 `import_answers`.
 
         Raises:
             SentenceError: an option for files is given with a run folder.
         """
+        options: dict[str, Any] = {"fields": fields, "log_metric": log_metric}
         if os.path.isdir(path):
-            return self._read_folder(path, log_metric)
-        options: dict[str, Any] = {"questions": self.questions, "fields": self.fields}
-        options |= {**self._table_options(), "log_metric": log_metric}
+            return self._read_folder(path, **options)
+        options |= {"questions": self.questions, **self._table_options()}
         if path != STDIN:
             return import_answers(path, **options)
         with tempfile.TemporaryDirectory() as folder:
@@ -68,9 +67,9 @@ class Reading:
             with _named_as(copy, "standard input"):
                 return import_answers(copy, **options)
 
-    def _read_folder(self, path: str, log_metric: str | None) -> Run:
+    def _read_folder(self, path: str, *, fields: bool, log_metric: str | None) -> Run:
         """Return the answers of a run folder."""
-        if self.fields:
+        if fields:
             raise SentenceError(f"{path} is a run folder; --fields needs a file of responses.")
         if log_metric:
             raise SentenceError(f"{path} is a run folder; log:{log_metric} needs a log.")

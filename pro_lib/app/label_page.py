@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from pro_lib.app.explorer.javascript import read_javascript
-from pro_lib.app.explorer.page import STYLES, error_reply
+from pro_lib.app.explorer.page_parts import STYLES, error_reply, read_javascript
 from pro_lib.labels.session import LabelSession
 
 _LONGEST_MESSAGE = 9_999  # bytes

@@ -119,11 +119,12 @@ def import_answers(
         )
     path = source_path(source, "responses")
     collected = collect_answers(_entries(source, separator), strict=strict, fields=fields)
+    notes: list[str] = []
     try:
-        table = run_questions(collected.responses, questions, path)
+        table = run_questions(collected.responses, questions, path, notes)
         harness.reject_other_filters(collected.responses)
         collected.leave_out_rejected()
-        verdict_note = set_verdicts(collected, log_metric, path)
+        notes += set_verdicts(collected, log_metric, path)
         answers = _answer_table(collected, path, len(table))
     except RunError as error:
         if not _is_question_file(source):
@@ -135,7 +136,7 @@ def import_answers(
         ) from error
     run = Run(answers, table, _run_info(collected.responses, source), collected.reasons())
     warn_of(collected.left_out, path)
-    for message in filter(None, [verdict_note, *messages(collected, run)]):
+    for message in (*notes, *messages(collected, run)):
         warnings.warn(f"{path}: {message}", UserWarning, stacklevel=2)
     if not isinstance(questions, QuestionSet):  # `load_questions` has warned of those of a set
         warn_of_repeats(run.questions, f"answers {path.name}")

@@ -4,14 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from pro_lib.common.files import RunError
-from pro_lib.importing import harness
 from pro_lib.importing.collected_answers import CollectedAnswers
 
 # The values of verdicts; partly right (P) is neither right nor wrong.
 _VERDICTS = {"C": True, "I": False, "N": False, "P": None, 1: True, 0: False, None: None}
 
 
-def set_verdicts(collected: CollectedAnswers, metric: str | None, path: Path) -> str | None:
+def set_verdicts(collected: CollectedAnswers, metric: str | None, path: Path) -> list[str]:
     """Set the column `correct` of answers to the verdicts of their log, if it has any.
 
     The values of a metric are verdicts if all of them are 0 or 1, or the letters of inspect_ai.
@@ -22,7 +21,7 @@ def set_verdicts(collected: CollectedAnswers, metric: str | None, path: Path) ->
         path: the file, for messages.
 
     Returns:
-        A message if the values of the first metric are not verdicts.
+        Messages: one if the values of the first metric are not verdicts.
 
     Raises:
         RunError: the log has no such metric.
@@ -42,11 +41,11 @@ def set_verdicts(collected: CollectedAnswers, metric: str | None, path: Path) ->
         _set_correct(collected, chosen)
     first = next(iter(values), None)
     if first is None or first == chosen or metric is not None:
-        return None
+        return []
     note = f"{first!r} of the log has other values than 0 and 1, so it is no verdict"
     if chosen is not None:
         note += f"; {chosen!r} is used instead; choose with --correctness log:NAME among {choices}"
-    return note
+    return [note]
 
 
 def _are_verdicts(values: list[Any]) -> bool:
@@ -63,8 +62,9 @@ def _set_correct(collected: CollectedAnswers, metric: str) -> None:
         rows_by_owner.setdefault(owner, []).append(row)
     for owner, rows in rows_by_owner.items():
         response = collected.responses[owner]
-        if response.is_of("lm-eval"):
-            rows = harness.judged_rows(metric, rows, collected.columns)
+        judged_rows = response.response_format and response.response_format.judged_rows
+        if judged_rows:
+            rows = judged_rows(metric, rows, collected.columns)
         verdict = _VERDICTS[(response.log_metrics or {}).get(metric)]
         for row in rows:
             collected.columns["correct"][row] = verdict

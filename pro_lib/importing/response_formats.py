@@ -3,7 +3,7 @@
 A format is one row, with paths for `value_at`. Paths that formats share are constants.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ class ResponseFormat:
         text, finish_reason, tokens: the paths to the text, the finish reason and the tokens.
         log_prob: the path to the log-probability of the answer.
         log: a function that returns fields of the response that a log has besides its answers.
+        judged_rows: a function that returns those of several answers that a metric of a log judges;
+            None if it judges all.
         is_record: whether it is a format of this project, with values of a run in its answers.
     """
 
@@ -40,6 +42,7 @@ class ResponseFormat:
     tokens: str = "logprobs"
     log_prob: str = "cumulative_logprob"
     log: Callable[[dict], dict[str, Any]] | None = None
+    judged_rows: Callable[[str, list[int], Mapping[str, list]], list[int]] | None = None
     is_record: bool = False
 
     def answers_in(self, body: dict) -> list[dict]:
@@ -162,6 +165,7 @@ RESPONSE_FORMATS: tuple[ResponseFormat, ...] = (
         harness.answers_in,
         log_prob="log_prob",
         log=harness.log_fields,
+        judged_rows=harness.judged_rows,
     ),
     ResponseFormat(
         "openai",
@@ -318,6 +322,16 @@ HIDDEN_TOKENS = (
     "thoughtsTokenCount || thoughts_token_count || output_token_details.reasoning"
 )
 BLOCKED = "promptFeedback.blockReason || prompt_feedback.block_reason"
+# The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
+_EVENT_TYPES = (
+    "response.",
+    "message_start",
+    "message_delta",
+    "message_stop",
+    "message-",
+    "content_block",
+    "content-",
+)
 # Finish reasons in lower case: of an answer that the model ended.
 NATURAL = {
     "complete",
@@ -358,3 +372,17 @@ def response_format_of(body: dict) -> ResponseFormat | None:
         if all(value_at(body, path) is not None for path in response_format.known_by):
             return response_format
     return None
+
+
+def is_stream_piece(body: dict) -> bool:
+    """Return whether a response is a piece of a stream, with only a part of an answer."""
+    kind = body.get("object")
+    event = body.get("type")
+    return (
+        (isinstance(kind, str) and kind.endswith(".chunk"))
+        or (isinstance(event, str) and event.startswith(_EVENT_TYPES))
+        or body.get("done") is False  # of Ollama
+        or (body.get("stop") is False and "content" in body)  # of llama.cpp
+        or (isinstance(body.get("token"), dict) and "generated_text" in body)  # of TGI
+        or any("delta" in as_mapping(choice) for choice in as_items(body.get("choices")))
+    )

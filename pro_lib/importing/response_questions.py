@@ -1,7 +1,6 @@
 """Decide which question each response answers, by its id, request, text or place."""
 
 import re
-import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence, Set
 from pathlib import Path
@@ -30,7 +29,10 @@ _NUMBERED = re.compile(r"(.+)[-_.:#/](\d{1,9})")
 
 
 def run_questions(
-    responses: Sequence[Response], questions: QuestionSet | pd.DataFrame | None, path: Path
+    responses: Sequence[Response],
+    questions: QuestionSet | pd.DataFrame | None,
+    path: Path,
+    notes: list[str],
 ) -> pd.DataFrame:
     """Set the question ids of responses, and return their questions or the given ones.
 
@@ -40,6 +42,7 @@ def run_questions(
         responses: the responses of a file.
         questions: the questions that replace those of the file.
         path: the file, for messages.
+        notes: gets a message about each decision that the file does not state.
 
     Raises:
         RunError: the given questions cannot be used.
@@ -51,8 +54,8 @@ def run_questions(
         elif response.question is None:
             response.question = text
     if questions is not None:
-        return _given_questions(responses, questions, path)
-    _set_own_ids(responses, set())
+        return _given_questions(responses, questions, path, notes)
+    _set_own_ids(responses, set(), notes)
     _set_missing_ids(responses, path)
     return _questions_of_file(responses)
 
@@ -94,15 +97,16 @@ def _questions_of_file(responses: Sequence[Response]) -> pd.DataFrame:
     return table
 
 
-def _set_own_ids(responses: Sequence[Response], known_ids: Set[str]) -> None:
+def _set_own_ids(responses: Sequence[Response], known_ids: Set[str], notes: list[str]) -> None:
     """Set the ids that the file gives the questions of its responses.
 
-    `q0-0` and `q0-1` become `q0` if both answer one question. A warning says so, unless the ids
+    `q0-0` and `q0-1` become `q0` if both answer one question. A note says so, unless the ids
     without numbers are those of the given questions.
 
     Args:
         responses: the responses of a file; their `question_id` is set.
         known_ids: the ids of the questions that the caller gives.
+        notes: gets the note.
     """
     _use_call_ids(responses)
     numbered = [response for response in responses if response.problem is None]
@@ -120,7 +124,7 @@ def _set_own_ids(responses: Sequence[Response], known_ids: Set[str]) -> None:
         counts = Counter(stems)
         example = next(n for n, stem in enumerate(stems) if counts[stem] > 1)
         sample = f"{numbered[example].question_id!r} counts as a sample of {stems[example]!r}"
-        warnings.warn(f"{words}, so {sample}", UserWarning, stacklevel=4)
+        notes.append(f"{words}, so {sample}")
     for response in responses:
         match = _NUMBERED.fullmatch(str(response.question_id))
         response.question_id = match[1] if match else response.question_id
@@ -191,7 +195,10 @@ def _set_missing_ids(responses: Sequence[Response], path: Path) -> None:
 
 
 def _given_questions(
-    responses: Sequence[Response], questions: QuestionSet | pd.DataFrame, path: Path
+    responses: Sequence[Response],
+    questions: QuestionSet | pd.DataFrame,
+    path: Path,
+    notes: list[str],
 ) -> pd.DataFrame:
     """Return the given questions with the scores of the file, after pairing the responses."""
     has_own_ids = not isinstance(questions, QuestionSet) or questions.has_own_ids
@@ -199,8 +206,8 @@ def _given_questions(
     has_columns = {"question_id", "question"} <= set(table)
     if not has_columns or table["question_id"].duplicated().any():
         raise RunError("questions= must have columns question_id and question, and each id once")
-    _set_own_ids(responses, set(table["question_id"]))
-    table = _pair(responses, table, path, has_own_ids=has_own_ids)
+    _set_own_ids(responses, set(table["question_id"]), notes)
+    table = _pair(responses, table, path, notes, has_own_ids=has_own_ids)
     rows = {each.question_id: each.score_columns for each in responses if each.scores}
     scores = pd.DataFrame.from_dict(rows, orient="index").reindex(table["question_id"])
     missing = dict.fromkeys({"references", "split"} - set(table))
@@ -208,12 +215,17 @@ def _given_questions(
 
 
 def _pair(
-    responses: Sequence[Response], table: pd.DataFrame, path: Path, *, has_own_ids: bool
+    responses: Sequence[Response],
+    table: pd.DataFrame,
+    path: Path,
+    notes: list[str],
+    *,
+    has_own_ids: bool,
 ) -> pd.DataFrame:
     """Set the ids of responses to those of the given questions, and return these questions.
 
     A response is paired with the given question that has its id, otherwise with the one that has
-    its text. If the file has neither ids nor texts, the order decides, and a warning says so. A
+    its text. If the file has neither ids nor texts, the order decides, and a note says so. A
     response whose question is not given is rejected, and so is one whose text is another. Without
     `has_own_ids`, the given ids are made of row numbers.
     """
@@ -222,15 +234,17 @@ def _pair(
     ids = [response.question_id for response in responses]
     if not any(texts) and all(name is None for name in ids):
         targets = _by_order(responses, list(texts_by_id), path)
+        notes.append(
+            "there are neither ids nor texts of questions; answers are assigned to the given "
+            "questions in the order of both"
+        )
     else:
         targets = [name if name in texts_by_id else None for name in ids]
         has_text = [bool(text) for text, target in zip(texts, targets, strict=True) if target]
         if not has_own_ids and not all(has_text):
-            warnings.warn(
-                f"{path} has no texts of questions, and the ids of the given questions are row "
-                "numbers; if rows were moved, answers belong to the wrong questions",
-                UserWarning,
-                stacklevel=5,
+            notes.append(
+                "there are no texts of questions, and the ids of the given questions are row "
+                "numbers; if rows were moved, answers belong to the wrong questions"
             )
     by_text = [n for n, target in enumerate(targets) if target is None and texts[n]]
     ids_by_words: dict[str, list[str]] = {}
@@ -261,7 +275,7 @@ def _ids_of_file(responses: Sequence[Response], targets: Sequence[str | None]) -
 
 
 def _by_order(responses: Sequence[Response], given_ids: list[str], path: Path) -> list[str | None]:
-    """Return the given id of each response in the order of both, with a warning.
+    """Return the given id of each response in the order of both.
 
     A line that cannot be read keeps its place, and so does a blank line.
     """
@@ -279,12 +293,6 @@ def _by_order(responses: Sequence[Response], given_ids: list[str], path: Path) -
             f"{len(given_ids):,} questions, so their order does not tell which belong together; "
             "give question_id"
         )
-    warnings.warn(
-        f"{path} has neither ids nor texts of questions; answers are assigned to the given "
-        "questions in the order of both",
-        UserWarning,
-        stacklevel=6,
-    )
     return [given_ids[number] for number in numbers]
 
 

@@ -23,6 +23,7 @@ from pro_lib.importing.response_formats import (
     RESPONSE_FORMATS,
     SERVED_IDS,
     ResponseFormat,
+    is_stream_piece,
     langchain_message,
     response_format_of,
 )
@@ -47,16 +48,6 @@ _FAILED_RESULTS = ("errored", "expired", "canceled")
 _ENTRY_NAMES = ("response", "question_id", "custom_id", "question")
 # Fields of a response that says no more than that it failed.
 _MESSAGE_NAMES = {"detail", "message", "status", "request_id", "status_code", "code"}
-# The beginnings of the event types in streams of the Responses API, Anthropic and Cohere.
-_EVENT_TYPES = (
-    "response.",
-    "message_start",
-    "message_delta",
-    "message_stop",
-    "message-",
-    "content_block",
-    "content-",
-)
 # Formats without responses, by a field that only they have, and what to do with them.
 FOREIGN = {
     "model_response": "details of lighteval, which is not read; write records of its answers",
@@ -370,7 +361,7 @@ def _bodies_in_wrapper(entry: dict) -> list[object]:
 def _with_answers(response: Response, body: object, entry: dict) -> Response:
     """Set the answers of the response in a body, or the reason why it has none."""
     fields = as_mapping(decoded(body))
-    if _is_stream_piece(fields):
+    if is_stream_piece(fields):
         response.reject(STREAM_PIECE)
         return response
     served_id = value_at(fields, SERVED_IDS)
@@ -420,20 +411,6 @@ def _message(error: Any) -> str:
         if message or isinstance(entry, str):
             return str(message or entry)[:100]
     return ""
-
-
-def _is_stream_piece(body: dict) -> bool:
-    """Return whether a response is a piece of a stream, with only a part of an answer."""
-    kind = body.get("object")
-    event = body.get("type")
-    return (
-        (isinstance(kind, str) and kind.endswith(".chunk"))
-        or (isinstance(event, str) and event.startswith(_EVENT_TYPES))
-        or body.get("done") is False  # of Ollama
-        or (body.get("stop") is False and "content" in body)  # of llama.cpp
-        or (isinstance(body.get("token"), dict) and "generated_text" in body)  # of TGI
-        or any("delta" in as_mapping(choice) for choice in as_items(body.get("choices")))
-    )
 
 
 # --- The question of an entry ---

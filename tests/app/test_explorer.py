@@ -15,7 +15,7 @@ from scipy.stats import rankdata
 from pro_lib import ask, generation, importing, metrics, scoring
 from pro_lib.app import explorer
 from pro_lib.app.experiment import Experiment
-from pro_lib.app.explorer.javascript import FOLDER, MODULES
+from pro_lib.app.explorer.page_parts import FOLDER, MODULES
 from pro_lib.app.explorer.widget import Explorer, show
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
@@ -349,7 +349,7 @@ def test_a_widget_is_displayed_before_its_run_is_generated(tmp_path, monkeypatch
         return RUN
 
     monkeypatch.setattr("pro_lib.app.explorer.widget.display", displayed.append)
-    monkeypatch.setattr(Experiment, "both_splits", generate)
+    monkeypatch.setattr(Experiment, "run_of_both_splits", generate)
     show(Experiment(generations_dir=tmp_path), alpha=0.05)
     assert (displayed[0].data["name"], displayed[0].alpha) == (RUN.name, 0.05)
 

@@ -104,7 +104,7 @@ def test_ask_prints_escapes_and_json_that_means_the_same(monkeypatch):
 def test_generate_and_download_print_escapes(nasty, monkeypatch, tmp_path):
     run = import_answers(nasty)
     run = replace(run, info=replace(run.info, dataset=NASTY), folder=tmp_path / "run")
-    monkeypatch.setattr(Experiment, "both_splits", lambda *_: run)
+    monkeypatch.setattr(Experiment, "run_of_both_splits", lambda *_: run)
     monkeypatch.setattr(downloads, "download", lambda *_, **__: Path(NASTY))
     assert r"Run(\x1b[31m" in printed("generate", "facts-1m", "greedy")
     assert r"\x1b[31m" in printed("download", "smollm2-135m")

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pro_lib import metrics
-from pro_lib.labels import drawing, inference, label_model
+from pro_lib.labels import inference, label_model, sampling
 from pro_lib.labels.inference import Ranking, WeightedLabels, areas, label_weights
 
 
@@ -111,15 +111,15 @@ def test_the_first_phase_is_proportional_and_fills_every_bin():
     strata = np.repeat([0, 1, 2], [60, 30, 10])
     rng = np.random.default_rng(3)
     for _ in range(20):
-        chosen = drawing.first_phase(strata, 10, rng)
+        chosen = sampling.first_phase(strata, 10, rng)
         assert np.bincount(strata[chosen]).tolist() == [6, 3, 1]
         assert len(np.unique(chosen)) == 10
-    assert sorted(drawing.first_phase(strata, 200, rng)) == list(range(100))
+    assert sorted(sampling.first_phase(strata, 200, rng)) == list(range(100))
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30), st.integers(1, 30))
 def test_inclusion_probabilities_sum_to_the_number_and_keep_the_order(scores, n_second):
-    probabilities = drawing.inclusion_probabilities(scores, n_second)
+    probabilities = sampling.inclusion_probabilities(scores, n_second)
     assert probabilities.min() > 0
     assert probabilities.max() <= 1
     assert probabilities.sum() == pytest.approx(min(n_second, len(scores)))
@@ -130,7 +130,7 @@ def test_inclusion_probabilities_sum_to_the_number_and_keep_the_order(scores, n_
 def test_the_second_phase_has_the_size_and_the_probabilities_that_were_asked_for():
     probabilities = np.array([1.0, 0.7, 0.7, 0.3, 0.2, 0.1])
     rng = np.random.default_rng(4)
-    draws = np.array([drawing.second_phase(probabilities, rng) for _ in range(2000)])
+    draws = np.array([sampling.second_phase(probabilities, rng) for _ in range(2000)])
     assert draws.shape == (2000, 3)
     error = np.sqrt(probabilities * (1 - probabilities) / 2000)
     assert (np.abs(np.bincount(draws.ravel()) / 2000 - probabilities) <= 4 * error).all()
@@ -175,7 +175,7 @@ def test_answers_that_matter_for_a_difference_are_chosen_more_often():
     # Both AUROCs depend on the first two answers alike;
     # only the third and the fourth change the difference.
     influence = np.array([[0.1, -0.1, 0.0, 0.0], [0.1, -0.1, 0.2, -0.2]])
-    scores = drawing.sampling_scores(influence, np.full(4, 0.5))
+    scores = sampling.sampling_scores(influence, np.full(4, 0.5))
     np.testing.assert_allclose(scores, np.sqrt(0.5))
 
 
@@ -186,7 +186,7 @@ def test_the_second_phase_takes_the_answers_that_can_move_the_auroc():
     labels = np.array([0.0, 1.0, *[np.nan] * 8])
     is_first = np.arange(10) < 2
     features = np.zeros((10, 1))
-    probabilities = drawing.second_probabilities(ranking, features, labels, is_first, n_second=3)
+    probabilities = sampling.second_probabilities(ranking, features, labels, is_first, n_second=3)
     assert probabilities[:2].tolist() == [0, 0]
     assert probabilities.sum() == pytest.approx(3)
     assert (np.diff(probabilities[2:6]) < 0).all()

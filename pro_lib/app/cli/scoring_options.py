@@ -37,6 +37,7 @@ class ScoreRequest:
 
     Attributes:
         reading: how the answers are read.
+        fields: whether each field of answers that are JSON objects is scored.
         alpha: α of PRO; None chooses it on judged answers.
         correctness: what makes an answer right, as `read_correctness` takes it.
         methods: the names of the methods; None for all.
@@ -45,6 +46,7 @@ class ScoreRequest:
     """
 
     reading: Reading
+    fields: bool
     alpha: float | None
     correctness: str
     methods: Sequence[str] | None
@@ -70,9 +72,9 @@ class ScoreRequest:
         from pro_lib.app.scored_answers import score_answers
 
         correctness = read_correctness(
-            self.correctness, accepts_sample=accepts_sample, fields=self.reading.fields
+            self.correctness, accepts_sample=accepts_sample, fields=self.fields
         )
-        run = self.reading.read(source, log_metric=correctness.log_metric)
+        run = self.reading.read(source, fields=self.fields, log_metric=correctness.log_metric)
         for name in correctness.rules.by_field:
             if name not in set(run.questions["field"]):
                 names = ", ".join(run.questions["field"].unique())

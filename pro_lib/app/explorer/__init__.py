@@ -1,8 +1,8 @@
 """The interactive page that shows the answers to single questions, as a file and as a widget."""
 
 from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
-from pro_lib.app.explorer.javascript import read_javascript
 from pro_lib.app.explorer.page import page_source, source_digest, to_html
+from pro_lib.app.explorer.page_parts import read_javascript
 from pro_lib.app.explorer.search_tree import prefix_tree
 
 __all__ = [

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from pro_lib import scoring
 from pro_lib.app.explorer.data import comparison_data, run_data
-from pro_lib.app.explorer.javascript import read_javascript
+from pro_lib.app.explorer.page_parts import STYLES, read_javascript
 from pro_lib.common.files import RunError, sha256, write_whole
 from pro_lib.common.validation import not_empty
 from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.runs.run import Run
 
-STYLES = Path(__file__).with_name("explorer.css")
 _TEMPLATE = Path(__file__).with_name("explorer.html")
 _GENERATOR = "PRO workbench"  # by which a page names the package that wrote it
 _META_ELEMENTS = re.compile(
@@ -70,16 +69,6 @@ def to_html(
     )
     write_whole(page.encode(), Path(path))
     return Path(path)
-
-
-def error_reply(kind: str, error: Exception) -> dict[str, str]:
-    """Return the reply to a message of the page that has raised an error.
-
-    Users of the page would not see a traceback. An error of the package needs no type.
-    """
-    is_sentence = isinstance(error, ValueError)
-    text = str(error) if is_sentence else f"{type(error).__name__}: {error}"
-    return {"kind": "error", "of": kind, "status": text}
 
 
 def source_digest(path: str | Path) -> str:

@@ -11,8 +11,7 @@ import numpy as np
 from pro_lib import runs
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.explorer.data import appendix_run, comparison_data, run_data
-from pro_lib.app.explorer.javascript import read_javascript
-from pro_lib.app.explorer.page import STYLES, error_reply
+from pro_lib.app.explorer.page_parts import STYLES, error_reply, read_javascript
 from pro_lib.app.explorer.search_tree import prefix_tree
 from pro_lib.app.parameters import SAMPLES, as_list
 from pro_lib.app.single_question import answer_question
