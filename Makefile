@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 EXECUTED := build/notebooks
 SITE := build/site
 
+# Modules are compiled and stored when they are first used. Compiling all of them at the installation takes a minute.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help install figures redraw figures-real figures-smollm2 figures-gemma model-figures notebook lab test test-all trials lint lint-javascript format docs docs-numbers world models golden ladder screenshots clean
 

@@ -84,14 +84,16 @@ class Experiment(Parameters):
             values["figures_dir"] = catalog.HOME / "figures" / "custom" / files.folder_name(**parts)
         super().__init__(**values)
         self.check_contradictions(changed)
-        if notebook is not None:
-            _ = self.rules  # reads a file of labels, so that an error in it is raised here
+        _ = self._correctness  # an error in it is raised here
         if has_own_folder:
             print(f"Figures go to {self.figures_dir}")
 
     @cached_property
     def _correctness(self) -> Correctness:
-        return read_correctness(self.correctness, **self._values("convention", "distinct"))
+        correctness = read_correctness(self.correctness, **self._values("convention", "distinct"))
+        if correctness.log_metric and self.records is None:
+            raise SentenceError(f"correctness={self.correctness!r} needs a log as records")
+        return correctness
 
     @property
     def rules(self) -> AnswerRules:
@@ -158,7 +160,7 @@ class Experiment(Parameters):
         ones if the records list answers by probability.
         """
         if self.records is not None:
-            records = read_records(self, model, dataset)
+            records = self._records(model, dataset)
             return self._noted(select_records(self, records, splits or (self.split,)))
         questions = self.questions(dataset, *splits)
         name = strategy or self.strategy
@@ -403,6 +405,9 @@ class Experiment(Parameters):
         """Digests of the files and runs that have been used, by their names."""
         return file_digests(path for path in named_paths(self) if path.is_file())
 
+    def _records(self, model: str, dataset: str) -> Run:
+        return read_records(self, model, dataset, log_metric=self._correctness.log_metric)
+
     def _noted(self, run: Run) -> Run:
         self._digests[run_name(run)] = run_digest(run)
         return run
@@ -423,7 +428,7 @@ class Experiment(Parameters):
     def _alias_questions(self, model: str, dataset: str) -> pd.DataFrame:
         """Return the questions whose references are aliases of each other."""
         if self.records is not None:
-            return read_records(self, model, dataset).questions
+            return self._records(model, dataset).questions
         if dataset in question_sets.BUNDLED:
             # All splits, because a wrong answer is often the right one to another question.
             return question_sets.load_questions(dataset, split=None, n_shots=0).table

@@ -33,7 +33,6 @@ from pro_lib.evaluation.inputs import PROTOCOLS
 from pro_lib.evaluation.methods import METHODS, find_methods
 from pro_lib.evaluation.p_true import P_TRUE
 from pro_lib.generation.decoding.strategies import STRATEGIES
-from pro_lib.metrics.correctness import CORRECTNESS
 from pro_lib.questions import question_sets
 from pro_lib.questions.file_readers import unzipped
 from pro_lib.questions.question_formats import COLUMN_NAMES
@@ -215,7 +214,7 @@ class Parameters:
         None, "further methods: P(True), which asks the model, and file.py:name; None for none"
     )
     correctness: Rule = parameter(
-        "rouge_l", "rouge_l, exact_match, alias_match, a file of labels, or a function"
+        "rouge_l", "rouge_l, exact_match, alias_match, labels in a file, log:NAME, function"
     )
 
     # Files and figures
@@ -241,8 +240,6 @@ class Parameters:
         nli = "an NLI model's folder or hub id"
         self._check_known("similarity", SIMILARITIES, nli, os.path.dirname)
         self._check_methods()
-        if not callable(self.correctness):
-            self._check_known("correctness", CORRECTNESS, "a file of labels", os.path.isfile)
         self._check_distinct("protocol", str)
         self._check_distinct("similarity", lambda name: Path(name).name)
         self._check_distinct("target", str)

@@ -13,7 +13,9 @@ from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
 
 
-def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
+def read_records(
+    parameters: Parameters, model: str, dataset: str, *, log_metric: str | None = None
+) -> Run:
     """Return all answers in the records of a model and a dataset.
 
     If the parameter `dataset` is a question file, it completes the questions of the records.
@@ -32,7 +34,9 @@ def read_records(parameters: Parameters, model: str, dataset: str) -> Run:
             # The validation questions are then drawn.
             questions = replace(questions, table=questions.table.assign(split=None))
     path = parameters.record_files()[model, dataset]
-    return importing.import_answers(path, questions=questions, strict=parameters.strict)
+    return importing.import_answers(
+        path, questions=questions, strict=parameters.strict, log_metric=log_metric
+    )
 
 
 def select_records(parameters: Parameters, run: Run, splits: Sequence[str]) -> Run:

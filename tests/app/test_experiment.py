@@ -6,6 +6,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 from commands import answer, record, typed, write_lines
+from conftest import ROOT
 from pandas.testing import assert_frame_equal
 from parameter_values import (
     FOR_CELLS,
@@ -329,6 +330,17 @@ def test_limit_draws_so_many_records_of_each_split_and_n_answers_keeps_the_first
     assert list(kept.agg(list)) == [["Quito", "Quito", "Lima"]] * 20
     for n_answers in (None, 10):
         assert len(replace(experiment, n_answers=n_answers).run(*pair).answers) == 80
+
+
+def test_a_metric_of_a_log_judges_its_answers():
+    log = ROOT / "tests" / "data" / "answers" / "lm_eval_choices.jsonl"
+    experiment = Experiment(records=str(log), split="all", correctness="log:acc")
+    assert experiment.run(*experiment.pair()).top()["correct"].tolist() == [True, True]
+    other = replace(experiment, correctness="log:f1")
+    with pytest.raises(RunError, match="has no verdicts 'f1'"):
+        other.run(*other.pair())
+    with pytest.raises(SentenceError, match=r"^correctness='log:acc' needs a log as records"):
+        Experiment(correctness="log:acc")
 
 
 def test_a_split_that_records_do_not_have_names_those_they_have(files, tmp_path):
