@@ -185,7 +185,7 @@ def connected(url, model, *, name=NAME, **options):
 def searched(model, questions, alpha=0.05, **options):
     """Return the run of an exact search."""
     return generate(
-        model, questions, strategy="threshold", search_alpha=alpha, progress=False, **options
+        model, questions, strategy="threshold", search_alpha=alpha, **options
     )
 
 

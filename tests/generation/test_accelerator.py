@@ -32,7 +32,7 @@ STRATEGIES = [
     ("threshold", {"top_n": 3}),
 ]
 PLACES = {"cuda": ["cuda:0"], "two": ["cuda:0", "cuda:1"], "mps": ["mps"]}
-HOW = {"max_new_tokens": 6, "progress": False}
+HOW = {"max_new_tokens": 6}
 # Waits in addition to one a step: at the start and the end of a run, and for dropped slots.
 ONCE = 8
 

@@ -46,7 +46,7 @@ def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
 @pytest.mark.slow
 def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
     assert app.ask(smollm, "What is the capital of France?").text == "Paris"
-    run = generation.generate(smollm, questions, strategy="greedy", progress=False)
+    run = generation.generate(smollm, questions, strategy="greedy")
     assert run.answers["finished"].mean() > 0.9
     assert (run.answers["text"] == "").sum() == 0
     assert "chat" not in run.info.parameters
@@ -56,7 +56,7 @@ def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
 @pytest.mark.slow
 def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
     question_set = replace(questions, shots=())
-    how = {"strategy": "greedy", "max_new_tokens": 8, "progress": False}
+    how = {"strategy": "greedy", "max_new_tokens": 8}
     words = "questions do not end; raise max_new_tokens=8, or ask with shots"
     with pytest.warns(UserWarning, match=words):
         run = generation.generate(smollm, question_set, **how)
@@ -84,7 +84,7 @@ def some(size):
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["multinomial", "diverse_beam"])
 def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, strategy):
-    run = generation.generate(smollm, some, strategy=strategy, progress=False, n_answers=3)
+    run = generation.generate(smollm, some, strategy=strategy, n_answers=3)
     check_plain_passes(smollm, some, run.answers, atol=1e-4)
 
 
@@ -130,7 +130,7 @@ def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[t
 @here
 @pytest.mark.slow
 def test_certificates_are_those_of_an_independent_best_first_search(smollm, some):
-    run = generation.generate(smollm, some, strategy="threshold", search_alpha=0.05, progress=False)
+    run = generation.generate(smollm, some, strategy="threshold", search_alpha=0.05)
     check_plain_passes(smollm, some, run.answers, atol=1e-4)
     answers = run.answers.assign(path=run.answers["token_ids"].map(tuple)).set_index("question_id")
     for question, prompt in zip(run.questions.itertuples(), some.prompts(), strict=True):
@@ -151,5 +151,5 @@ def test_certificates_are_those_of_an_independent_best_first_search(smollm, some
 def test_log_probabilities_of_gemma_are_those_of_plain_passes():
     gemma = models.load_model("gemma-3-270m", device="cpu")
     questions = question_sets.load_questions("world-facts", split="validation", limit=100)
-    run = generation.generate(gemma, questions, strategy="greedy", progress=False)
+    run = generation.generate(gemma, questions, strategy="greedy")
     check_plain_passes(gemma, questions, run.answers, atol=1e-4)

@@ -70,11 +70,6 @@ def edited_rows(draw):
 N_EXAMPLES = {"quick": 5, "all": 25, "trials": 300}
 
 
-@pytest.fixture(scope="module")
-def model():
-    return models.load_model(MODEL, device="cpu")
-
-
 def check_answers(model, run, question_set):
     """Check that every answer has the probability that the model gives it after its question."""
     table = run.questions[["question_id", "question", "references", "split"]]
@@ -90,10 +85,8 @@ def through_experiment(path, out, strategy):
 
 def through_generate(path, out, strategy):
     loaded = models.cached_model(MODEL, device="cpu")
-    options = {"strategy": strategy, "out": out, "progress": False}
-    if strategy == "multinomial":
-        options["n_answers"] = 2
-    return generate(loaded, question_sets.load_questions(path=path), **options)
+    questions = question_sets.load_questions(path=path)
+    return generate(loaded, questions, strategy=strategy, out=out)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +99,7 @@ def through_generate(path, out, strategy):
     ],
 )
 def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
-    tmp_path_factory, model, through, strategy, has_ids, size
+    tmp_path_factory, facts_1m, through, strategy, has_ids, size
 ):
     folder = tmp_path_factory.mktemp("edited")
     path = folder / "mine.jsonl"
@@ -126,12 +119,12 @@ def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
         assert list(run.questions["references"]) == [POOL[place]["references"] for _, place in rows]
         assert list(run.questions["question_id"]) == list(question_set.table["question_id"])
         assert set(run.answers["question_id"]) == set(run.questions["question_id"])
-        check_answers(model, run, question_set)
+        check_answers(facts_1m, run, question_set)
         [stored] = folder.glob(f"mine/{MODEL}/{strategy}*")
         for options in ({}, {"all_questions": True}):  # as commands and a calibration are read
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                check_answers(model, runs.read_run(stored, **options), question_set)
+                check_answers(facts_1m, runs.read_run(stored, **options), question_set)
 
     check()
 

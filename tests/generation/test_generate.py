@@ -22,7 +22,7 @@ from pro_lib.questions.question_sets import QuestionSet
 module = import_module("pro_lib.generation.run_generation")
 
 # Greedy and threshold have no number of answers
-ONE = {"max_new_tokens": 6, "progress": False, "batch_size": 2}
+ONE = {"max_new_tokens": 6, "batch_size": 2}
 OPTIONS = ONE | {"n_answers": 3}
 
 
@@ -258,7 +258,7 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
     prompts = [chatting.encode_chat(messages, {}) for messages in questions.chats()]
     assert chatting.tokenizer.decode(prompts[0]) == text
     run = generate(
-        chatting, questions, strategy="greedy", max_new_tokens=6, chat=True, progress=False
+        chatting, questions, strategy="greedy", max_new_tokens=6, chat=True
     )
     assert run.info.parameters["chat"] is True
     for prompt, row in zip(prompts, run.answers.itertuples(), strict=True):
@@ -305,7 +305,7 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
 )
 def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, words):
     with pytest.raises(ValueError, match=words):
-        generate(with_template(model, template), asked(1), chat=chat, progress=False)
+        generate(with_template(model, template), asked(1), chat=chat)
 
 
 def test_an_answer_that_is_a_thought_is_an_error_unless_a_likelier_one_is_none(model, monkeypatch):

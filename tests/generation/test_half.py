@@ -15,7 +15,7 @@ from pro_lib.generation.decoding.strategies import Threshold
 from pro_lib.generation.run_generation import generate
 
 LENGTH = 4
-HOW = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
+HOW = {"strategy": "threshold", "max_new_tokens": LENGTH}
 KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")]
 
 

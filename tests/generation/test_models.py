@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 import torch
+from conftest import ship_code
 from safetensors.torch import load_file, save_file
 from test_strategies import check_plain_passes
 from tiny_models import FAMILIES, PAPER, tiny_tokenizer
@@ -33,7 +34,7 @@ def test_every_family_loads_as_a_users_would_and_answers_exactly_as_one_row_at_a
     assert model.fit.error < 1e-5
     question_set = question_sets.as_set(["Who wrote Emma?", "What is the capital of France?"])
     options = {"strategy": "threshold", "search_alpha": 0.05, "max_new_tokens": 6}
-    run = generate(model, question_set, progress=False, **options)
+    run = generate(model, question_set, **options)
     check_plain_passes(model, question_set, run.answers, atol=1e-4)
 
 
@@ -51,13 +52,18 @@ def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_p
         assert model.fit_for(17).cached
 
 
+def with_token(folder, token):
+    """Load the model of a folder after its tokenizer has got another token."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens([token])
+    tokenizer.save_pretrained(folder)
+    return models.load_model(folder, device="cpu")
+
+
 def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(folder):
     """As the one for images of Gemma 3's models of text alone."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens(["picture"])
-    tokenizer.save_pretrained(folder)
-    model = models.load_model(folder, device="cpu")
-    options = {"strategy": "greedy", "progress": False}
+    model = with_token(folder, "picture")
+    options = {"strategy": "greedy"}
     assert len(generate(model, ["What is it?"], **options).answers) == 1
     with pytest.raises(UnsupportedModelError, match="contains 'picture', which is not one of them"):
         generate(model, ["What is a picture?"], **options)
@@ -78,10 +84,7 @@ def test_a_control_token_in_a_prompt_is_encoded_as_text(facts_2m):
 
 
 def test_a_control_token_that_cannot_be_written_as_text_is_refused(folder):
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens(["<think>"])  # not called special, so that tokenizers never split it
-    tokenizer.save_pretrained(folder)
-    model = models.load_model(folder, device="cpu")
+    model = with_token(folder, "<think>")  # not called special, so tokenizers never split it
     with pytest.raises(
         UnsupportedModelError, match=r"^the prompt contains '<think>', .*; write it in another way$"
     ):
@@ -127,7 +130,7 @@ def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
     for stop in ("xyz", "", " "):
         with pytest.raises(ValueError, match=f"^stop='{stop}' must be "):
             tiny_model("llama").with_stop([stop])
-    options = {"strategy": "multinomial", "n_answers": 8, "max_new_tokens": 12, "progress": False}
+    options = {"strategy": "multinomial", "n_answers": 8, "max_new_tokens": 12}
     texts = [f"Who wrote Emma {n}?" for n in range(8)]
     answers = generate(tiny_model("llama"), texts, stop=[*"aeiou"], **options).answers
     assert answers["finished"].sum() > 10
@@ -169,12 +172,8 @@ def with_a_pipe(folder):
     os.mkfifo(folder / "shard.safetensors")
 
 
-def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
-    ran = tmp_path / "ran"
-    config = {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    code = f"from pathlib import Path\nPath({str(ran)!r}).touch()\n"
-    (folder / "configuration_own.py").write_text(code)
+def test_a_model_that_ships_code_is_refused_unless_asked_for(folder):
+    ran = ship_code(folder)
     with pytest.raises(FileNotFoundError, match=r"damaged' could not be loaded"):
         models.load_model(folder, device="cpu")
     assert not ran.exists()

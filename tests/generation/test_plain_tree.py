@@ -115,7 +115,7 @@ def test_alone_among_32_and_on_the_plain_tree_questions_have_the_same_answers_by
 ):
     many = question_sets.load_questions("world-facts", split="validation", limit=32)
     few = replace(many, table=many.table.iloc[[0, 15, 31]])
-    how = {"progress": False, **settings}
+    how = {**settings}
     packed = generate(facts_2m, many, batch_size=32, **how).select(
         question_ids=list(few.table["question_id"])
     )

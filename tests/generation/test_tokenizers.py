@@ -189,7 +189,7 @@ def runs(kind):
         {"strategy": "threshold", "search_alpha": 1e-3},
     )
     return question_set, [
-        generate(kind[1], question_set, max_new_tokens=8, progress=False, **way) for way in ways
+        generate(kind[1], question_set, max_new_tokens=8, **way) for way in ways
     ]
 
 

@@ -5,11 +5,11 @@ import re
 import sys
 import types
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 from test_likelihood import naive_pro
 
 from pro_lib import evaluation, importing
@@ -17,8 +17,6 @@ from pro_lib.app import explorer
 from pro_lib.app.scored_answers import score_answers
 from pro_lib.common.files import RunError
 from pro_lib.scoring.similarity import lexical
-
-HERE = Path(__file__).parents[1]
 
 
 def test_a_zipped_log_of_inspect_ai_is_named(tmp_path):
@@ -78,7 +76,7 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
 
 RECIPES = re.findall(
     r"```python\n(.*?)```",
-    (HERE.parent / "docs" / "how_to" / "score_in_other_libraries.md").read_text(),
+    (ROOT / "docs" / "how_to" / "score_in_other_libraries.md").read_text(),
     re.DOTALL,
 )
 

@@ -75,7 +75,7 @@ def results(model, rows, out):
     """Return the output of search, evaluation, sweeps and explorer, and the stored questions."""
     for n in (len(rows) // 2, len(rows)):
         questions = question_sets.load_questions("mine", path=rows[:n], split=None, n_shots=0)
-        options = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
+        options = {"strategy": "threshold", "search_alpha": 0.05, "out": out}
         asked = generation.generate(model, questions, **options)
     [folder] = (out / "mine" / model.name).iterdir()
     read = runs.read_run(folder)

@@ -3,7 +3,6 @@ import json
 import re
 import shutil
 from functools import cache, partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import pytest
 import torch
 import transformers
 import variants
+from conftest import ROOT, ship_code
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
@@ -20,7 +20,7 @@ from pro_lib import metrics, scoring
 from pro_lib.common import catalog
 
 NAN = np.nan
-GOLDEN = Path(__file__).parents[1] / "golden" / "polygraph.json"
+GOLDEN = ROOT / "tests" / "golden" / "polygraph.json"
 
 
 def random_case(rng, n=5, n_answers=5):
@@ -343,13 +343,7 @@ def test_another_nli_model_has_another_file(classifiers, tmp_path):
 
 def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, monkeypatch):
     """Transformers asks at a prompt where it is not told, and `y` ran the code."""
-    ran = tmp_path / "ran"
-    config = {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    code = "from pathlib import Path\nfrom transformers import BertConfig\n"
-    code += f"Path({str(ran)!r}).touch()\n"
-    code += "class OwnConfig(BertConfig):\n    model_type = 'own-code'\n"
-    (tmp_path / "configuration_own.py").write_text(code)
+    ran = ship_code(tmp_path)
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     with pytest.raises(ValueError, match=r"NLI model .* could not be loaded; "):
         nli(tmp_path)
