@@ -10,14 +10,13 @@ from pretended import Pretence, spread
 from test_semantic import ANSWERS, LABEL_ORDERS, save_classifier
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from pro_lib import scoring
+from pro_lib import generate, scoring
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.single_question import ask
 from pro_lib.generation import batching, models
 from pro_lib.generation.decoding.next_tokens import Endings
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, Prefix
 from pro_lib.generation.decoding.strategies import Threshold, strategy
-from pro_lib.generation.run_generation import generate
 from pro_lib.questions.question_sets import as_set
 
 QUESTIONS = as_set(

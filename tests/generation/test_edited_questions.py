@@ -9,18 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_strategies import check_plain_passes
 
-from pro_lib import importing, runs
+from pro_lib import generate, import_answers, load_questions, read_run
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.generation import models
-from pro_lib.generation.run_generation import generate
-from pro_lib.questions import question_sets
 
 # Edited files have the same text under two ids, of which loading warns.
 pytestmark = pytest.mark.filterwarnings("ignore:.*repeat the text of an earlier question")
 
 MODEL = "facts-1m"
-FACTS = question_sets.load_questions("world-facts", n_shots=0).table
+FACTS = load_questions("world-facts", n_shots=0).table
 POOL = FACTS.iloc[:: len(FACTS) // 12][["question", "references"]].to_dict("records")
 SHOTS = [{"question_id": f"s{n}", **row, "split": "train_shots"} for n, row in enumerate(POOL[:2])]
 # The file before it is edited: which question each row has. The rest of the pool is for edits.
@@ -85,7 +83,7 @@ def through_experiment(path, out, strategy):
 
 def through_generate(path, out, strategy):
     loaded = models.cached_model(MODEL, device="cpu")
-    questions = question_sets.load_questions(path=path)
+    questions = load_questions(path=path)
     return generate(loaded, questions, strategy=strategy, out=out)
 
 
@@ -114,7 +112,7 @@ def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
     def check(rows):
         # All examples share one folder, which keeps the answers of every earlier edit.
         run = through(written(path, rows, has_ids=has_ids), folder, strategy)
-        question_set = question_sets.load_questions(path=path)
+        question_set = load_questions(path=path)
         assert list(run.questions["question"]) == [POOL[place]["question"] for _, place in rows]
         assert list(run.questions["references"]) == [POOL[place]["references"] for _, place in rows]
         assert list(run.questions["question_id"]) == list(question_set.table["question_id"])
@@ -124,7 +122,7 @@ def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
         for options in ({}, {"all_questions": True}):  # as commands and a calibration are read
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                check_answers(facts_1m, runs.read_run(stored, **options), question_set)
+                check_answers(facts_1m, read_run(stored, **options), question_set)
 
     check()
 
@@ -158,8 +156,8 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
     def check(rows):
         path = written(folder / "mine.jsonl", rows)
         try:
-            questions = question_sets.load_questions(path=path, n_shots=0)
-            run = importing.import_answers(records, questions=questions)
+            questions = load_questions(path=path, n_shots=0)
+            run = import_answers(records, questions=questions)
         except RunError:
             return
         texts = run.questions.set_index("question_id")["question"]

@@ -6,20 +6,17 @@ import numpy as np
 import pytest
 from test_threshold import MASSES
 
-from pro_lib import importing, scoring
-from pro_lib import runs as run_tables
-from pro_lib.generation.run_generation import generate
-from pro_lib.questions import question_sets
+from pro_lib import generate, import_answers, load_questions, read_run, scoring
 from pro_lib.runs.certificate import Certificate
 from pro_lib.runs.storage import CERTIFICATE_COLUMNS
 
 
 @pytest.fixture(scope="module")
 def exact(facts_2m, tmp_path_factory):
-    questions = question_sets.load_questions("world-facts", split="test", limit=96, seed=0)
+    questions = load_questions("world-facts", split="test", limit=96, seed=0)
     out = tmp_path_factory.mktemp("exact")
     generate(facts_2m, questions, strategy="threshold", search_alpha=0.01, out=out)
-    return run_tables.read_run(out / "world-facts" / "facts-2m" / "threshold,search_alpha=0.01")
+    return read_run(out / "world-facts" / "facts-2m" / "threshold,search_alpha=0.01")
 
 
 def test_the_certificate_is_stored_with_the_run(exact):
@@ -42,7 +39,7 @@ def test_the_bounds_of_the_certificates_are_those_of_the_answers_and_of_the_stor
 def test_merging_spellings_adds_their_probabilities():
     texts = {"Rome": 0.3, "rome.": 0.2, "Oslo": 0.25, "ROME": 0.1}
     answers = [{"text": text, "log_prob": np.log(p)} for text, p in texts.items()]
-    run = importing.import_answers([{"question_id": "a", "answers": answers}])
+    run = import_answers([{"question_id": "a", "answers": answers}])
     np.testing.assert_allclose(np.exp(run.log_probs(merge_by="text")), [[0.6, 0.25]])
     with pytest.raises(ValueError, match="merge_by='tokens' must be None"):
         run.log_probs(merge_by="tokens")

@@ -17,11 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pro_lib import runs as run_tables
+from pro_lib import generate, load_questions, read_run
 from pro_lib.common.files import RunError
 from pro_lib.generation import ray_workers
-from pro_lib.generation.run_generation import generate
-from pro_lib.questions import question_sets
 
 module = import_module("pro_lib.generation.run_generation")
 
@@ -87,8 +85,8 @@ def assert_same_run(out, local):
     assert sorted(path.name[:10] for path in ours.iterdir()) == sorted(
         path.name[:10] for path in theirs.iterdir()
     )
-    one = run_tables.read_run(ours)
-    other = run_tables.read_run(theirs)
+    one = read_run(ours)
+    other = read_run(theirs)
     pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
     assert (one.info.parameters, one.info.n_planned) == (
         other.info.parameters,
@@ -129,7 +127,7 @@ def test_two_workers_leave_the_tables_of_the_local_engine(
         request.getfixturevalue("cluster")
     else:
         monkeypatch.setitem(sys.modules, "ray", ray_in_this_process())
-    questions = question_sets.load_questions("world-facts", limit=23)
+    questions = load_questions("world-facts", limit=23)
     options = OPTIONS | {"strategy": "threshold"}
     del options["n_answers"]
     generate(facts_1m, questions, out=tmp_path / "local", **options)
@@ -175,7 +173,7 @@ def test_a_worker_with_other_files_of_the_model_says_so(facts_1m, tmp_path):
 def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(
     cluster, facts_1m, tmp_path, monkeypatch
 ):
-    questions = question_sets.load_questions("world-facts", limit=40)
+    questions = load_questions("world-facts", limit=40)
     generate(facts_1m, questions, out=tmp_path / "local", **OPTIONS)
     killed = []
 

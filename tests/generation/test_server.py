@@ -16,11 +16,9 @@ from conftest import ROOT
 from fake_server import NAME, connected, listed_models, props, searched, serving
 from test_threshold import MASSES, likely_answers
 
-from pro_lib import runs
+from pro_lib import generate, load_model, load_questions, read_run
 from pro_lib.common.files import RunError
-from pro_lib.generation import models, server, server_client
-from pro_lib.generation.run_generation import generate
-from pro_lib.questions import question_sets
+from pro_lib.generation import server, server_client
 
 KEY = "sk-very-secret-0123456789"
 
@@ -28,7 +26,7 @@ KEY = "sk-very-secret-0123456789"
 @pytest.fixture(scope="module")
 def some(size):
     """Questions, more of them where there is time."""
-    return question_sets.load_questions(
+    return load_questions(
         "world-facts", split="validation", limit={"quick": 8, "all": 25}.get(size, 100)
     )
 
@@ -84,7 +82,7 @@ def test_short_lists_decide_fewer_questions_and_none_falsely(facts_2m, some, tru
 
 def test_longer_lists_are_asked_for_only_where_one_leaves_something_open(facts_2m):
     lengths = []
-    few = question_sets.load_questions("world-facts", split="validation", limit=3)
+    few = load_questions("world-facts", split="validation", limit=3)
 
     def recorded(reply, n, prompt):
         lengths.append(len(tops(reply)))
@@ -563,7 +561,7 @@ def test_a_server_that_lists_processed_probabilities_is_refused(facts_2m, kind, 
 @pytest.mark.parametrize("most", [10**6, 20, 1])
 @pytest.mark.parametrize("name", ["facts-2m", "tiny"])
 def test_a_server_that_lists_the_models_own_probabilities_is_not(name, most, tiny_model):
-    model = tiny_model("llama") if name == "tiny" else models.load_model(name, device="cpu")
+    model = tiny_model("llama") if name == "tiny" else load_model(name, device="cpu")
     for top in (1, 5, 20, 1000, 10**5):
         with serving(model, most=most) as url:
             assert connected(url, model, top=top).parameters()["server"]["model"] == NAME
@@ -646,7 +644,7 @@ def test_answers_of_a_server_that_changed_meanwhile_are_not_stored(
     facts_2m, tmp_path, part, is_stored, monkeypatch
 ):
     monkeypatch.setattr(sys.modules["pro_lib.generation.run_generation"], "QUESTIONS_PER_PART", 2)
-    questions = question_sets.load_questions("world-facts", split="validation", limit=5)
+    questions = load_questions("world-facts", split="validation", limit=5)
     prompts = [tuple(facts_2m.encode(prompt)) for prompt in questions.prompts()]
     pages = {"/v1/models": listed_models()}
     swaps = []
@@ -669,5 +667,5 @@ def test_answers_of_a_server_that_changed_meanwhile_are_not_stored(
         [folder] = tmp_path.glob("*/*/*")
         assert not list(folder.glob("part-00001*"))
         with pytest.warns(UserWarning, match="of the 5 questions planned"):
-            run = runs.read_run(folder)
+            run = read_run(folder)
         assert run.questions["question"].tolist() == questions.table["question"].tolist()[:2]

@@ -14,6 +14,7 @@ from scipy import stats
 from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
 from tiny_models import FAMILIES
 
+from pro_lib import generate
 from pro_lib.generation.decoding import next_tokens
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.next_tokens import Endings
@@ -26,7 +27,6 @@ from pro_lib.generation.decoding.strategies import (
     Threshold,
     strategy,
 )
-from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")
@@ -63,9 +63,7 @@ def check_plain_passes(model, questions, answers, *, atol=1e-5):
 
 def check_greedy(model, questions, *, max_new_tokens):
     """Greedy answers are what the library generates; the answers."""
-    run = generate(
-        model, questions, strategy="greedy", max_new_tokens=max_new_tokens
-    )
+    run = generate(model, questions, strategy="greedy", max_new_tokens=max_new_tokens)
     stop = model.endings.stop.nonzero().squeeze(1).tolist()
     for prompt, answer in zip(questions.prompts(), run.answers.itertuples(), strict=True):
         ids = torch.tensor([model.encode(prompt)])

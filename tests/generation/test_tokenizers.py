@@ -17,8 +17,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from pro_lib.generation import models, tokens
-from pro_lib.generation.run_generation import generate
+from pro_lib import generate, load_model
+from pro_lib.generation import tokens
 from pro_lib.questions import question_sets
 
 TEXT = """Question: What is the capital of France?\nAnswer: Paris.\n
@@ -136,7 +136,7 @@ def kind(request, tmp_path_factory):
     )
     widen(network)
     network.save_pretrained(folder)
-    return request.param, models.load_model(folder, device="cpu")
+    return request.param, load_model(folder, device="cpu")
 
 
 @pytest.mark.parametrize("stop", [(), (".",)])
@@ -188,9 +188,7 @@ def runs(kind):
         {"strategy": "multinomial", "n_answers": 30},
         {"strategy": "threshold", "search_alpha": 1e-3},
     )
-    return question_set, [
-        generate(kind[1], question_set, max_new_tokens=8, **way) for way in ways
-    ]
+    return question_set, [generate(kind[1], question_set, max_new_tokens=8, **way) for way in ways]
 
 
 def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):

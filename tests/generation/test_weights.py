@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from pro_lib import load_model
 from pro_lib.common.validation import SentenceError
-from pro_lib.generation import models
 from pro_lib.generation.models import UnsupportedModelError
 
 TEXT = torch.tensor([[3, 70, 80, 90, 100]])
@@ -117,7 +117,7 @@ def configure(folder, **changes):
 @torch.inference_mode()
 def logits(folder, **options):
     """Return the loaded model's logits for a text."""
-    return models.load_model(folder, device="cpu", **options).network(TEXT).logits
+    return load_model(folder, device="cpu", **options).network(TEXT).logits
 
 
 @pytest.mark.filterwarnings("ignore:model .* it is asked on the plain tree")
@@ -138,7 +138,7 @@ def test_weights_that_the_configuration_does_not_describe_are_refused(
     add(folder, tensors)
     configure(folder, **changes)
     with pytest.raises(UnsupportedModelError, match=re.escape(words)) as raised:
-        models.load_model(folder, device="cpu")
+        load_model(folder, device="cpu")
     assert "\n" not in str(raised.value)
     assert str(folder) in str(raised.value)
     assert logged == []
@@ -167,7 +167,7 @@ def test_experts_of_different_shapes_are_named_in_one_sentence(tiny, logged):
     weights = load_file(folder / "model.safetensors")
     add(folder, {name: weights[name][:-1]})
     with pytest.raises(FileNotFoundError) as raised:
-        models.load_model(folder, device="cpu")
+        load_model(folder, device="cpu")
     assert "weights for model.layers.0.mlp.experts.gate_up_proj are" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert logged == []
@@ -179,7 +179,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize
 def test_a_gguf_file_that_is_a_pointer_of_git_lfs_is_named(tmp_path):
     (tmp_path / "tiny.gguf").write_text(POINTER)
     with pytest.raises(SentenceError, match=r"tiny\.gguf is a Git LFS pointer"):
-        models.load_model(tmp_path / "tiny.gguf", device="cpu")
+        load_model(tmp_path / "tiny.gguf", device="cpu")
 
 
 ADAPTER = {"adapter_config.json": '{"peft_type": "LORA"}'}
@@ -205,4 +205,4 @@ def test_pointers_and_adapters_are_named_if_they_are_needed(tiny, files, words):
         if content is not None:
             (folder / name).write_text(content)
     with pytest.raises(SentenceError, match=words) if words else nullcontext():
-        assert models.load_model(folder, device="cpu").name == "llama"
+        assert load_model(folder, device="cpu").name == "llama"

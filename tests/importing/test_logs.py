@@ -12,7 +12,7 @@ import pytest
 from conftest import ROOT
 from test_likelihood import naive_pro
 
-from pro_lib import evaluation, importing
+from pro_lib import evaluation, import_answers
 from pro_lib.app import explorer
 from pro_lib.app.scored_answers import score_answers
 from pro_lib.common.files import RunError
@@ -23,7 +23,7 @@ def test_a_zipped_log_of_inspect_ai_is_named(tmp_path):
     with zipfile.ZipFile(tmp_path / "log.eval", "w") as log:
         log.writestr("samples/peru_epoch_1.json", "{}")
     with pytest.raises(RunError, match="a zipped log of inspect_ai; convert it"):
-        importing.import_answers(tmp_path / "log.eval")
+        import_answers(tmp_path / "log.eval")
 
 
 # --- Texts of samples alone ---
@@ -45,7 +45,7 @@ BOX = [
 
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
-    run = importing.import_answers(BOX)
+    run = import_answers(BOX)
     table = score_answers(run).rows
     # The most frequent, by its words; the first of equals
     assert table["text"].tolist() == [
@@ -62,7 +62,7 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     flat = pd.DataFrame(
         [{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts]
     )
-    again = score_answers(importing.import_answers(flat)).rows
+    again = score_answers(import_answers(flat)).rows
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
     judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical})
     for name in ("SC", "Deg", "SE"):

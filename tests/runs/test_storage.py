@@ -168,9 +168,7 @@ def test_the_files_of_a_part_that_was_not_completed_are_read(finished):
     info = storage.read_info(finished)
     for number, name in enumerate(("x", "y")):
         table = table_of(questions_of([name]))
-        storage.write_part(
-            finished, f"part-00007.{number:05}", info, table, Cost(prompt_tokens=1)
-        )
+        storage.write_part(finished, f"part-00007.{number:05}", info, table, Cost(prompt_tokens=1))
     _, table, info = storage.read_folder(finished, all_questions=True)
     assert list(table["question_id"]) == [*IDS, "x", "y"]
     assert info.cost.prompt_tokens == 12
