@@ -8,7 +8,7 @@ import pytest
 import torch
 from pretended import Pretence, spread
 from test_semantic import ANSWERS, LABEL_ORDERS, save_classifier
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from pro_lib import generate, scoring
 from pro_lib.app.experiment import Experiment
@@ -189,7 +189,8 @@ def test_peak_memory_with_a_large_vocabulary_is_that_of_the_formula(name, dtype)
         "num_hidden_layers": 1,
         "num_attention_heads": 1,
     }
-    network = LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **sizes)).eval().to(dtype)
+    config = AutoConfig.for_model("llama", vocab_size=vocabulary, **sizes)
+    network = AutoModelForCausalLM.from_config(config).eval().to(dtype)
     network.lm_head.weight.data.zero_()
     stop = torch.arange(vocabulary) == 5
     settings = {"n_answers": 4} if name in ("diverse_beam", "multinomial") else {}

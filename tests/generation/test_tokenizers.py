@@ -10,9 +10,9 @@ from tiny_models import widen
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
 from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
     GemmaTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
     LlamaTokenizer,
     PreTrainedTokenizerFast,
 )
@@ -131,9 +131,10 @@ def kind(request, tmp_path_factory):
     }
     torch.manual_seed(0)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    network = LlamaForCausalLM(
-        LlamaConfig(vocab_size=size, max_position_embeddings=4096, **shape, **ids)
+    config = AutoConfig.for_model(
+        "llama", vocab_size=size, max_position_embeddings=4096, **shape, **ids
     )
+    network = AutoModelForCausalLM.from_config(config)
     widen(network)
     network.save_pretrained(folder)
     return request.param, load_model(folder, device="cpu")
@@ -166,7 +167,9 @@ def test_more_texts_and_tokens_may_end_an_answer(kind):
     assert stopping.decode(ids) == "Paris"
     assert model.decode(ids) == "Paris."
     letter = tokenizer.convert_tokens_to_ids("a")
-    more = LlamaConfig(eos_token_id=[letter])  # a configuration may name more ends of text
+    more = AutoConfig.for_model(
+        "llama", eos_token_id=[letter]
+    )  # a configuration may name more ends of text
     named = tokens.classify_tokens(tokenizer, tokens.NEWLINE, more, size=len(tokenizer))
     assert (bool(model.endings.stop[letter]), bool(named.stop[letter])) == (False, True)
 
