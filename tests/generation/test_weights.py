@@ -36,11 +36,8 @@ HARMLESS = [
     ("llama", {f"{LLAMA}.self_attn._extra_state": torch.zeros(1, dtype=torch.uint8)}),
     ("glm4_moe", AHEAD),
     ("gpt2", {f"{GPT}.bias": MASK, f"{GPT}.masked_bias": ONES[0]}),
-    ("gptj", {f"{GPT}.bias": MASK, f"{GPT}.masked_bias": ONES[0]}),
     ("gpt_neo", {f"{GPT}.attention.bias": MASK, f"{GPT}.attention.masked_bias": ONES[0]}),
     ("codegen", {f"{GPT}.causal_mask": MASK}),
-    ("gpt_neox", {"gpt_neox.layers.0.attention.rotary_emb.inv_freq": ONES}),
-    ("falcon", {"transformer.h.0.self_attention.rotary_emb.inv_freq": ONES}),
     ("opt", {"model.decoder.version": ONES[:1]}),
     ("xglm", {"model.embed_positions.weights": ONES}),
 ]
@@ -66,11 +63,9 @@ REFUSED = [
     ("glm4_moe", AHEAD, {"num_hidden_layers": 3}, "not describe: model.layers.3."),
     ("llama", {}, {"num_hidden_layers": 5}, LACKS),
     ("llama", {}, {"vocab_size": 100}, LACKS),
-    ("llama", {}, {"hidden_size": 16}, LACKS),
     ("llama", {}, {"num_key_value_heads": 2}, LACKS),
     ("llama", {}, {"attention_bias": True}, LACKS),
     ("mixtral", {}, {"num_local_experts": 3}, LACKS),
-    ("gpt2", {}, {"n_embd": 16}, LACKS),
     ("llama", {}, {"tie_word_embeddings": True}, "has lm_head.weight with values of its own"),
 ]
 
