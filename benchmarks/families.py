@@ -27,7 +27,6 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     PreTrainedConfig,
-    PreTrainedModel,
     PreTrainedTokenizerFast,
 )
 from transformers.models.auto.modeling_auto import (
@@ -327,7 +326,7 @@ def _answered(model: Model, questions: QuestionSet, row: Mapping, length: str) -
 
 
 @torch.inference_mode()
-def _off(network: PreTrainedModel, prompt: list[int], answer: object) -> float:
+def _off(network: torch.nn.Module, prompt: list[int], answer: object) -> float:
     """Return the largest error of an answer's log-probabilities, by one plain forward pass."""
     ids = list(answer.token_ids)
     if not ids:
@@ -339,7 +338,7 @@ def _off(network: PreTrainedModel, prompt: list[int], answer: object) -> float:
     return float((torch.tensor(list(answer.token_log_probs)) - plain).abs().max())
 
 
-def _is_greedy(network: PreTrainedModel, prompt: list[int], answer: list[int]) -> bool:
+def _is_greedy(network: torch.nn.Module, prompt: list[int], answer: list[int]) -> bool:
     """Return whether the output of `generate` begins with these tokens."""
     ids = torch.tensor([prompt])
     # Longer than the answer, since some configurations force the last token to be an end.

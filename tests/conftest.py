@@ -88,6 +88,17 @@ def read_cells(path):
     return json.loads(path.read_text())["cells"]
 
 
+def ship_code(folder):
+    """Let the configuration of a model be code; return the file that the code makes if it runs."""
+    auto_map = {"AutoConfig": "configuration_own.OwnConfig"}
+    config = {"model_type": "own-code", "auto_map": auto_map}
+    (folder / "config.json").write_text(json.dumps(config))
+    ran = folder / "ran"
+    code = f"from pathlib import Path\nPath({str(ran)!r}).touch()\n"
+    (folder / "configuration_own.py").write_text(code)
+    return ran
+
+
 @pytest.fixture
 def write(tmp_path):
     """Write a file of lines, objects as JSON and texts as they are, and return its path."""
@@ -141,6 +152,14 @@ def facts_2m():
     from pro_lib.generation.models import load_model
 
     return load_model("facts-2m", device="cpu")
+
+
+@pytest.fixture(scope="session")
+def facts_1m():
+    """The smaller bundled model, on the CPU."""
+    from pro_lib.generation.models import load_model
+
+    return load_model("facts-1m", device="cpu")
 
 
 @pytest.fixture

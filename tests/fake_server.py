@@ -8,8 +8,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import torch
 
+from pro_lib import generate
 from pro_lib.generation import server, server_client
-from pro_lib.generation.run_generation import generate
 
 LISTINGS = {}
 NAME = "served/facts"
@@ -184,9 +184,7 @@ def connected(url, model, *, name=NAME, **options):
 
 def searched(model, questions, alpha=0.05, **options):
     """Return the run of an exact search."""
-    return generate(
-        model, questions, strategy="threshold", search_alpha=alpha, progress=False, **options
-    )
+    return generate(model, questions, strategy="threshold", search_alpha=alpha, **options)
 
 
 @contextmanager

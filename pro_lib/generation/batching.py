@@ -1,5 +1,7 @@
 """Answer questions in batches, which are halved if memory runs out."""
 
+from __future__ import annotations
+
 import gc
 import shlex
 import subprocess
@@ -10,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -19,7 +21,6 @@ import pyarrow as pa
 import torch
 from numpy.typing import ArrayLike
 from tqdm.auto import tqdm
-from transformers import PreTrainedModel
 
 from pro_lib.common import catalog
 from pro_lib.common.files import sha256
@@ -34,6 +35,9 @@ from pro_lib.questions import question_sets
 from pro_lib.questions.question_sets import QuestionSet
 from pro_lib.runs.certificate import Certificate
 from pro_lib.runs.storage import Cost, part_table
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Measured errors of log-probabilities, by network, then by prompts, T and texts that end an answer.
 _EPSILONS: WeakKeyDictionary[PreTrainedModel, dict] = WeakKeyDictionary()

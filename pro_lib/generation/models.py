@@ -1,5 +1,7 @@
 """Load causal language models, check them, and encode prompts for them."""
 
+from __future__ import annotations
+
 import hashlib
 import os
 import warnings
@@ -7,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +19,7 @@ from pro_lib.common.validation import extra
 with extra("models", "a model on this machine"):
     import torch
     from huggingface_hub import constants, get_session
-    from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig, PreTrainedModel
+    from transformers import AutoConfig, AutoTokenizer, BitsAndBytesConfig
     from transformers import PreTrainedTokenizerBase as Tokenizer
     from transformers.utils import cached_file
 
@@ -63,6 +65,9 @@ from pro_lib.generation.tokens import (
 )
 from pro_lib.runs.question_table import json_cell
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 # Options of `from_pretrained` that configurations and tokenizers accept too.
 _SHARED_OPTIONS = (
     "trust_remote_code",
@@ -74,7 +79,7 @@ _SHARED_OPTIONS = (
     "gguf_file",
 )
 # The model that `cached_model` loaded last, by its name, options and fingerprint.
-_LAST: "dict[tuple, Model]" = {}
+_LAST: dict[tuple, Model] = {}
 _HUB_TIMEOUT = 10.0  # seconds
 # Measured on two cores with the bundled model. In smaller batches, calls of the network cost more
 # per question; larger ones compute more attention that is masked.
@@ -286,7 +291,7 @@ class Model:
             results[places[batch]] = choice_totals(tree, choice_ids[batch])
         return results
 
-    def with_stop(self, stop: Sequence[str]) -> "Model":
+    def with_stop(self, stop: Sequence[str]) -> Model:
         """Return the same model, whose answers also end at other texts.
 
         Raises:
@@ -323,7 +328,7 @@ def load_model(
     name: str | Path | tuple[PreTrainedModel, Tokenizer],
     *,
     dtype: str = "auto",
-    device: "str | torch.device" = "auto",
+    device: str | torch.device = "auto",
     quantization: str | None = None,
     **from_pretrained: Any,
 ) -> Model:
@@ -432,6 +437,8 @@ def check_reachable(source: str, options: Mapping[str, Any]) -> None:
 
 def _wrap_pair(pair: tuple[Any, ...], options: Mapping[str, Any]) -> Model:
     """Return the model of a pair `(network, tokenizer)`."""
+    from transformers import PreTrainedModel  # takes a second
+
     if len(pair) != 2 or not isinstance(pair[0], PreTrainedModel):
         raise ValueError(
             "model as a tuple must be a pair (network, tokenizer) of transformers; got "
@@ -487,7 +494,7 @@ def _checked_model(
     return Model(name, source, identity, network, tokenizer, endings, fit)
 
 
-def cached_model(model: "str | Path | Model", **options: Any) -> Model:
+def cached_model(model: str | Path | Model, **options: Any) -> Model:
     """Return a loaded model as it is, or load one by name.
 
     The last model that was loaded by name is kept and returned again for the same name, options and

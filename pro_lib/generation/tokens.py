@@ -1,18 +1,22 @@
 """Texts of tokens: control tokens, and the tokens that end an answer."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import PreTrainedModel
 from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.common.control_tokens import ADDED_CONTROL_TOKEN
 from pro_lib.generation.decoding.compatibility import PackingError
 from pro_lib.generation.decoding.next_tokens import Endings
 from pro_lib.generation.decoding.packed_tree import reducing_device
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 NEWLINE = ("\n",)  # the text that ends every answer
 

@@ -1,10 +1,12 @@
 """Exact search and diverse beam search within `generate` of transformers, for a loaded network."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from numpy.typing import ArrayLike
@@ -15,7 +17,7 @@ with extra("models", "`generate` of transformers"):
     import torch
     from torch import Tensor
     from torch.nn.utils.rnn import pad_sequence
-    from transformers import GenerationConfig, PreTrainedModel
+    from transformers import GenerationConfig
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from pro_lib.generation.batching import by_probability
@@ -29,8 +31,11 @@ from pro_lib.generation.models import UnsupportedModelError
 from pro_lib.generation.tokens import find_endings
 from pro_lib.runs.certificate import Certificate
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 # The kind of tree for short texts, by network; it is measured once for each network.
-_FITS: "WeakKeyDictionary[PreTrainedModel, Fit]" = WeakKeyDictionary()
+_FITS: WeakKeyDictionary[PreTrainedModel, Fit] = WeakKeyDictionary()
 # Arguments and rules that `generate` always passes on. Any other would change the probabilities.
 _USUAL_ARGUMENTS = {
     "cache_position",

@@ -1,14 +1,19 @@
 """Compare the weights of a checkpoint with those of the network that was loaded from it."""
 
+from __future__ import annotations
+
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from safetensors import safe_open
 from torch import nn
-from transformers import PreTrainedModel
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Tensors that a network computes itself, so that their values in a checkpoint do not matter.
 _BUFFERS = (

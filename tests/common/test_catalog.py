@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pro_lib import load_model
 from pro_lib.common import catalog
 from pro_lib.generation import models
 
@@ -52,7 +53,7 @@ def test_a_model_in_the_cache_that_has_the_name_of_ours_is_not_described(local_f
 
 def test_a_path_is_a_path_where_it_exists(local_folder, monkeypatch):
     monkeypatch.chdir(local_folder.parent)
-    assert models.load_model(Path("facts-2m"), device="cpu").source == str(local_folder)
+    assert load_model(Path("facts-2m"), device="cpu").source == str(local_folder)
     assert models.cached_model(Path("facts-2m"), device="cpu").source == str(local_folder)
     assert catalog.model_folder_name(Path("facts-1m")) == "facts-1m"
     assert catalog.locate(Path("facts-1m")) == str(catalog.DATA / "models" / "facts-1m")
@@ -63,8 +64,8 @@ def test_the_name_of_a_download_never_stands_for_a_folder_here(local_folder, mon
     monkeypatch.chdir(local_folder.parent)
     local_folder.rename("smollm2-135m")
     with pytest.raises(ValueError, match="run `pro download smollm2-135m`"):
-        models.load_model("smollm2-135m", device="cpu")
-    assert models.load_model("./smollm2-135m", device="cpu").name == "smollm2-135m"
+        load_model("smollm2-135m", device="cpu")
+    assert load_model("./smollm2-135m", device="cpu").name == "smollm2-135m"
 
 
 def test_an_installed_package_uses_the_clone_around_the_working_folder(tmp_path):

@@ -14,10 +14,8 @@ import torch
 from test_strategies import check_greedy, check_plain_passes
 from test_threshold import expected_status
 
-from pro_lib import app, generation
+from pro_lib import app, generate, load_model, load_questions
 from pro_lib.common import catalog
-from pro_lib.generation import models
-from pro_lib.questions import question_sets
 
 NAME = "smollm2-135m"
 here = pytest.mark.skipif(
@@ -27,26 +25,26 @@ here = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def smollm():
-    return models.load_model(NAME, device="cpu")
+    return load_model(NAME, device="cpu")
 
 
 @pytest.fixture
 def questions():
-    return question_sets.load_questions("world-facts", split="validation", limit=24)
+    return load_questions("world-facts", split="validation", limit=20)
 
 
 def test_a_gguf_file_is_a_model_by_its_path(tmp_path):
     (tmp_path / "mine.gguf").write_bytes(b"GGUF")
     assert catalog.model_folder_name(str(tmp_path / "mine.gguf")) == "mine"
     with pytest.raises(FileNotFoundError, match=r"mine\.gguf"):
-        models.load_model(tmp_path / "mine.gguf")
+        load_model(tmp_path / "mine.gguf")
 
 
 @here
 @pytest.mark.slow
 def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
     assert app.ask(smollm, "What is the capital of France?").text == "Paris"
-    run = generation.generate(smollm, questions, strategy="greedy", progress=False)
+    run = generate(smollm, questions, strategy="greedy")
     assert run.answers["finished"].mean() > 0.9
     assert (run.answers["text"] == "").sum() == 0
     assert "chat" not in run.info.parameters
@@ -56,14 +54,14 @@ def test_with_shots_it_answers_and_no_answer_is_empty(smollm, questions):
 @pytest.mark.slow
 def test_without_shots_it_is_asked_in_its_template_or_says_nothing(smollm, questions):
     question_set = replace(questions, shots=())
-    how = {"strategy": "greedy", "max_new_tokens": 8, "progress": False}
+    how = {"strategy": "greedy", "max_new_tokens": 8}
     words = "questions do not end; raise max_new_tokens=8, or ask with shots"
     with pytest.warns(UserWarning, match=words):
-        run = generation.generate(smollm, question_set, **how)
+        run = generate(smollm, question_set, **how)
     assert run.info.parameters["chat"] is True
     with pytest.warns(UserWarning, match="the most probable answers to") as warned:
-        generation.generate(smollm, question_set, chat=False, **how)
-    assert any("of the first 24 questions are empty" in str(warning.message) for warning in warned)
+        generate(smollm, question_set, chat=False, **how)
+    assert any("of the first 20 questions are empty" in str(warning.message) for warning in warned)
     answer = app.ask(smollm, "What is the capital of France?", n_shots=0, chat=False)
     assert answer.text == ""
     words = "It is to say nothing; the best that says something: .*Paris"
@@ -77,14 +75,14 @@ def some(size):
     The prompts have few shots, because each plain pass reads a prompt again.
     """
     limit = {"quick": 2, "all": 3, "trials": 100}[size]
-    return question_sets.load_questions("world-facts", split="validation", limit=limit, n_shots=3)
+    return load_questions("world-facts", split="validation", limit=limit, n_shots=3)
 
 
 @here
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["multinomial", "diverse_beam"])
 def test_its_log_probabilities_are_those_of_plain_passes(smollm, some, strategy):
-    run = generation.generate(smollm, some, strategy=strategy, progress=False, n_answers=3)
+    run = generate(smollm, some, strategy=strategy, n_answers=3)
     check_plain_passes(smollm, some, run.answers, atol=1e-4)
 
 
@@ -130,7 +128,7 @@ def best_first(model, prompt: str, *, alpha: float, length: int) -> tuple[dict[t
 @here
 @pytest.mark.slow
 def test_certificates_are_those_of_an_independent_best_first_search(smollm, some):
-    run = generation.generate(smollm, some, strategy="threshold", search_alpha=0.05, progress=False)
+    run = generate(smollm, some, strategy="threshold", search_alpha=0.05)
     check_plain_passes(smollm, some, run.answers, atol=1e-4)
     answers = run.answers.assign(path=run.answers["token_ids"].map(tuple)).set_index("question_id")
     for question, prompt in zip(run.questions.itertuples(), some.prompts(), strict=True):
@@ -149,7 +147,7 @@ def test_certificates_are_those_of_an_independent_best_first_search(smollm, some
     "gemma-3-270m" not in catalog.bundled_models(), reason="pro download gemma-3-270m was not run"
 )
 def test_log_probabilities_of_gemma_are_those_of_plain_passes():
-    gemma = models.load_model("gemma-3-270m", device="cpu")
-    questions = question_sets.load_questions("world-facts", split="validation", limit=100)
-    run = generation.generate(gemma, questions, strategy="greedy", progress=False)
+    gemma = load_model("gemma-3-270m", device="cpu")
+    questions = load_questions("world-facts", split="validation", limit=100)
+    run = generate(gemma, questions, strategy="greedy")
     check_plain_passes(gemma, questions, run.answers, atol=1e-4)

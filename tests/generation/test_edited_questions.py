@@ -9,22 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_strategies import check_plain_passes
 
-from pro_lib import importing, runs
+from pro_lib import generate, import_answers, load_questions, read_run
 from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.generation import models
-from pro_lib.generation.run_generation import generate
-from pro_lib.questions import question_sets
 
 # Edited files have the same text under two ids, of which loading warns.
 pytestmark = pytest.mark.filterwarnings("ignore:.*repeat the text of an earlier question")
 
 MODEL = "facts-1m"
-FACTS = question_sets.load_questions("world-facts", n_shots=0).table
+FACTS = load_questions("world-facts", n_shots=0).table
 POOL = FACTS.iloc[:: len(FACTS) // 12][["question", "references"]].to_dict("records")
 SHOTS = [{"question_id": f"s{n}", **row, "split": "train_shots"} for n, row in enumerate(POOL[:2])]
-# The file before it is edited: which question each row has. The rest of the pool is for edits.
-FIRST = list(range(2, 8))
+# The file before it is edited: ids and places in the pool, whose rest is for edits.
+BEFORE = [(f"q{number}", number + len(SHOTS)) for number in range(6)]
 
 
 def written(path, rows, *, has_ids=True):
@@ -37,42 +35,19 @@ def written(path, rows, *, has_ids=True):
     return path
 
 
-@st.composite
-def edited_rows(draw):
-    """Draw rows of the file after edits: texts, deletions, insertions, moves and renamed ids."""
-    rows = [(f"q{number}", place) for number, place in enumerate(FIRST)]
-    for _ in range(draw(st.integers(1, 4))):
-        kind = draw(st.sampled_from(["edit", "delete", "insert", "move", "rename", "swap ids"]))
-        place = draw(st.integers(0, len(rows) - 1))
-        name, question = rows[place]
-        if kind == "edit":
-            rows[place] = (name, draw(st.integers(2, len(POOL) - 1)))
-        elif kind == "delete" and len(rows) > 1:
-            del rows[place]
-        elif kind == "insert":
-            rows.insert(place, (f"new{len(rows)}-{place}", draw(st.integers(2, len(POOL) - 1))))
-        elif kind == "move":
-            rows.insert(draw(st.integers(0, len(rows) - 1)), rows.pop(place))
-        elif kind == "rename":
-            rows[place] = (f"{name}x", question)
-        else:
-            other = draw(st.integers(0, len(rows) - 1))
-            other_name, other_question = rows[other]
-            rows[place] = (other_name, question)
-            rows[other] = (name, other_question)
-    names = [name for name, _ in rows]
-    if len(set(names)) == len(names):
-        return rows
-    return [(f"q{n}", place) for n, (_, place) in enumerate(rows)]
-
-
+# Rows of a file after edits: rows of before, and others under an id of before or a new one.
+EDITED = st.lists(
+    st.sampled_from(BEFORE)
+    | st.tuples(
+        st.sampled_from([*(name for name, _ in BEFORE), "new", "newer"]),
+        st.integers(len(SHOTS), len(POOL) - 1),
+    ),
+    min_size=1,
+    max_size=6,
+    unique_by=lambda row: row[0],
+)
 # Examples of a property test, each of which generates and scores a run.
 N_EXAMPLES = {"quick": 5, "all": 25, "trials": 300}
-
-
-@pytest.fixture(scope="module")
-def model():
-    return models.load_model(MODEL, device="cpu")
 
 
 def check_answers(model, run, question_set):
@@ -90,10 +65,8 @@ def through_experiment(path, out, strategy):
 
 def through_generate(path, out, strategy):
     loaded = models.cached_model(MODEL, device="cpu")
-    options = {"strategy": strategy, "out": out, "progress": False}
-    if strategy == "multinomial":
-        options["n_answers"] = 2
-    return generate(loaded, question_sets.load_questions(path=path), **options)
+    questions = load_questions(path=path)
+    return generate(loaded, questions, strategy=strategy, out=out)
 
 
 @pytest.mark.parametrize(
@@ -106,32 +79,32 @@ def through_generate(path, out, strategy):
     ],
 )
 def test_a_run_of_an_edited_file_has_the_answers_to_its_questions(
-    tmp_path_factory, model, through, strategy, has_ids, size
+    tmp_path_factory, facts_1m, through, strategy, has_ids, size
 ):
     folder = tmp_path_factory.mktemp("edited")
     path = folder / "mine.jsonl"
     through(
-        written(path, [(f"q{n}", place) for n, place in enumerate(FIRST)], has_ids=has_ids),
+        written(path, BEFORE, has_ids=has_ids),
         folder,
         strategy,
     )
 
     @settings(max_examples=N_EXAMPLES[size])
-    @given(edited_rows())
+    @given(EDITED)
     def check(rows):
         # All examples share one folder, which keeps the answers of every earlier edit.
         run = through(written(path, rows, has_ids=has_ids), folder, strategy)
-        question_set = question_sets.load_questions(path=path)
+        question_set = load_questions(path=path)
         assert list(run.questions["question"]) == [POOL[place]["question"] for _, place in rows]
         assert list(run.questions["references"]) == [POOL[place]["references"] for _, place in rows]
         assert list(run.questions["question_id"]) == list(question_set.table["question_id"])
         assert set(run.answers["question_id"]) == set(run.questions["question_id"])
-        check_answers(model, run, question_set)
+        check_answers(facts_1m, run, question_set)
         [stored] = folder.glob(f"mine/{MODEL}/{strategy}*")
         for options in ({}, {"all_questions": True}):  # as commands and a calibration are read
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                check_answers(model, runs.read_run(stored, **options), question_set)
+                check_answers(facts_1m, read_run(stored, **options), question_set)
 
     check()
 
@@ -149,7 +122,7 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
     tmp_path_factory, template, has_ids, size
 ):
     folder = tmp_path_factory.mktemp("records")
-    texts = [POOL[place]["question"] for place in FIRST]
+    texts = [POOL[place]["question"] for _, place in BEFORE]
     prefix = "q" if has_ids else "other"
     records = [
         {
@@ -161,12 +134,12 @@ def test_records_beside_an_edited_file_are_paired_rightly_or_refused(
     ]
 
     @settings(max_examples=N_EXAMPLES[size])
-    @given(edited_rows())
+    @given(EDITED)
     def check(rows):
         path = written(folder / "mine.jsonl", rows)
         try:
-            questions = question_sets.load_questions(path=path, n_shots=0)
-            run = importing.import_answers(records, questions=questions)
+            questions = load_questions(path=path, n_shots=0)
+            run = import_answers(records, questions=questions)
         except RunError:
             return
         texts = run.questions.set_index("question_id")["question"]

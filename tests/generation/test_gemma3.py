@@ -8,8 +8,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from pro_lib import load_model
 from pro_lib.common import catalog, downloads
-from pro_lib.generation import models
 from pro_lib.generation.decoding.compatibility import Fit, fit_for_length
 
 WINDOW = 16
@@ -115,7 +115,7 @@ def gguf_file(tmp_path):
 
 def test_a_gguf_file_has_the_weights_and_log_probabilities_of_its_network(gguf_file):
     path, network = gguf_file
-    loaded = models.load_model(path, device="cpu").network
+    loaded = load_model(path, device="cpu").network
     weights = loaded.state_dict()
     for name, tensor in network.state_dict().items():
         assert torch.equal(weights[name], tensor), name
@@ -128,10 +128,10 @@ def test_a_large_gguf_file_is_converted_once(gguf_file, tmp_path, monkeypatch, c
     path, network = gguf_file
     monkeypatch.setattr(catalog, "CACHE", tmp_path / "cache" / "models")
     monkeypatch.setattr(downloads, "_SMALL", 0)
-    first = models.load_model(path, device="cpu")
+    first = load_model(path, device="cpu")
     assert "tiny.gguf is stored in" in capsys.readouterr().err
     monkeypatch.setattr(downloads, "_convert", None)  # it is not called again
-    second = models.load_model(path, device="cpu")
+    second = load_model(path, device="cpu")
     assert (first.name, first.fingerprint) == (second.name, second.fingerprint)
     ids = torch.randint(4, len(PIECES), (1, 20))
     with torch.no_grad():

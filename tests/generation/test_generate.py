@@ -12,17 +12,16 @@ import torch
 from pandas.testing import assert_series_equal
 from test_strategies import plain_log_probs
 
-from pro_lib import runs as run_tables
+from pro_lib import generate, read_run
 from pro_lib.common.files import RunError
 from pro_lib.generation import batching
 from pro_lib.generation.models import UnsupportedModelError
-from pro_lib.generation.run_generation import generate
 from pro_lib.questions.question_sets import QuestionSet
 
 module = import_module("pro_lib.generation.run_generation")
 
 # Greedy and threshold have no number of answers
-ONE = {"max_new_tokens": 6, "progress": False, "batch_size": 2}
+ONE = {"max_new_tokens": 6, "batch_size": 2}
 OPTIONS = ONE | {"n_answers": 3}
 
 
@@ -58,7 +57,7 @@ def test_a_run_on_disk_is_the_run_in_memory(model, tmp_path, strategy):
     options = ONE if strategy == "greedy" else OPTIONS
     in_memory = generate(model, asked(5), strategy=strategy, **options)
     on_disk = generate(model, asked(5), strategy=strategy, out=tmp_path, **options)
-    stored = run_tables.read_run(folder_in(tmp_path, strategy))
+    stored = read_run(folder_in(tmp_path, strategy))
     assert tables(in_memory) == tables(on_disk) == tables(stored)
     assert in_memory.info.cost.token_forwards == stored.info.cost.token_forwards > 0
     assert stored.info.parameters["strategy"] == strategy
@@ -75,7 +74,7 @@ def test_new_questions_join_a_run_and_old_ones_are_not_asked_again(model, tmp_pa
         lambda *_: pytest.fail("the model was called"),
     )
     assert tables(generate(model, asked(3), out=tmp_path, **OPTIONS)) == tables(few)
-    stored = run_tables.read_run(folder_in(tmp_path, "diverse_beam"), all_questions=True)
+    stored = read_run(folder_in(tmp_path, "diverse_beam"), all_questions=True)
     assert len(stored.questions) == 6
 
 
@@ -94,7 +93,7 @@ def test_a_run_is_not_continued_with_other_parameters(model, tmp_path):
         generate(model, asked(2), out=tmp_path, **options | other)
     names = {usual, f"{usual},diversity_penalty=0.5", f"{usual},chat=true", usual.replace("3", "4")}
     assert {path.name for path in folder.iterdir()} == names | {"diverse_beam,n_answers=3"}
-    assert tables(run_tables.read_run(folder / usual)) == tables(first)
+    assert tables(read_run(folder / usual)) == tables(first)
 
 
 def test_a_run_of_other_weights_prompts_or_templates_is_not_continued(model, tmp_path):
@@ -195,7 +194,7 @@ def test_a_question_that_does_not_fit_alone_is_named_and_the_parts_before_it_sta
         ):
             generate(model, asked(4), out=tmp_path, **options)
     with pytest.warns(UserWarning, match="holds 2 of the 4 questions planned"):
-        rest = run_tables.read_run(folder_in(tmp_path, "greedy"))
+        rest = read_run(folder_in(tmp_path, "greedy"))
     assert tables(rest) == tables(enough.select(question_ids=["q0", "q1"]))
     assert tables(generate(model, asked(4), out=tmp_path, **options)) == tables(enough)
 
@@ -257,9 +256,7 @@ def test_a_chat_is_put_in_the_models_template_with_the_shots_as_turns(model):
     )
     prompts = [chatting.encode_chat(messages, {}) for messages in questions.chats()]
     assert chatting.tokenizer.decode(prompts[0]) == text
-    run = generate(
-        chatting, questions, strategy="greedy", max_new_tokens=6, chat=True, progress=False
-    )
+    run = generate(chatting, questions, strategy="greedy", max_new_tokens=6, chat=True)
     assert run.info.parameters["chat"] is True
     for prompt, row in zip(prompts, run.answers.itertuples(), strict=True):
         tokens, ending = plain_log_probs(model, tuple(prompt), tuple(row.token_ids))
@@ -305,7 +302,7 @@ def test_a_template_that_asks_for_the_date_gets_that_of_the_run_and_not_of_the_d
 )
 def test_a_chat_that_the_template_does_not_take_says_why(model, template, chat, words):
     with pytest.raises(ValueError, match=words):
-        generate(with_template(model, template), asked(1), chat=chat, progress=False)
+        generate(with_template(model, template), asked(1), chat=chat)
 
 
 def test_an_answer_that_is_a_thought_is_an_error_unless_a_likelier_one_is_none(model, monkeypatch):

@@ -7,15 +7,15 @@ import pytest
 from test_accelerator import QUESTIONS
 from test_threshold import likely_answers
 
+from pro_lib import generate
 from pro_lib.generation import models as pro_models
 from pro_lib.generation.decoding.exact_search import measured_epsilon
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
 from pro_lib.generation.decoding.plain_tree import PlainTree
 from pro_lib.generation.decoding.strategies import Threshold
-from pro_lib.generation.run_generation import generate
 
 LENGTH = 4
-HOW = {"strategy": "threshold", "max_new_tokens": LENGTH, "progress": False}
+HOW = {"strategy": "threshold", "max_new_tokens": LENGTH}
 KINDS = [("llama", "bfloat16"), ("gemma2", "float16"), ("falcon-7b", "bfloat16")]
 
 

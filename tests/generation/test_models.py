@@ -9,16 +9,17 @@ from unittest import mock
 
 import pytest
 import torch
+from conftest import ship_code
 from safetensors.torch import load_file, save_file
 from test_strategies import check_plain_passes
 from tiny_models import FAMILIES, PAPER, tiny_tokenizer
 from transformers import AutoConfig, AutoTokenizer
 
+from pro_lib import generate, load_model
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
 from pro_lib.generation.models import UnsupportedModelError
-from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 
@@ -27,13 +28,13 @@ def test_every_family_loads_as_a_users_would_and_answers_exactly_as_one_row_at_a
     tiny_folders, family
 ):
     device = torch.device("cpu")
-    model = models.load_model(tiny_folders(family), device=device, dtype="float32")
+    model = load_model(tiny_folders(family), device=device, dtype="float32")
     found = (model.name, model.dtype, model.device, model.fit.plain)
     assert found == (family, "float32", device, "")
     assert model.fit.error < 1e-5
     question_set = question_sets.as_set(["Who wrote Emma?", "What is the capital of France?"])
     options = {"strategy": "threshold", "search_alpha": 0.05, "max_new_tokens": 6}
-    run = generate(model, question_set, progress=False, **options)
+    run = generate(model, question_set, **options)
     check_plain_passes(model, question_set, run.answers, atol=1e-4)
 
 
@@ -51,13 +52,18 @@ def test_a_text_longer_than_a_window_is_for_the_plain_tree_and_longer_than_the_p
         assert model.fit_for(17).cached
 
 
+def with_token(folder, token):
+    """Load the model of a folder after its tokenizer has got another token."""
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.add_tokens([token])
+    tokenizer.save_pretrained(folder)
+    return load_model(folder, device="cpu")
+
+
 def test_a_token_that_was_added_beyond_the_weights_matters_only_where_a_prompt_has_it(folder):
     """As the one for images of Gemma 3's models of text alone."""
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens(["picture"])
-    tokenizer.save_pretrained(folder)
-    model = models.load_model(folder, device="cpu")
-    options = {"strategy": "greedy", "progress": False}
+    model = with_token(folder, "picture")
+    options = {"strategy": "greedy"}
     assert len(generate(model, ["What is it?"], **options).answers) == 1
     with pytest.raises(UnsupportedModelError, match="contains 'picture', which is not one of them"):
         generate(model, ["What is a picture?"], **options)
@@ -78,10 +84,7 @@ def test_a_control_token_in_a_prompt_is_encoded_as_text(facts_2m):
 
 
 def test_a_control_token_that_cannot_be_written_as_text_is_refused(folder):
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    tokenizer.add_tokens(["<think>"])  # not called special, so that tokenizers never split it
-    tokenizer.save_pretrained(folder)
-    model = models.load_model(folder, device="cpu")
+    model = with_token(folder, "<think>")  # not called special, so tokenizers never split it
     with pytest.raises(
         UnsupportedModelError, match=r"^the prompt contains '<think>', .*; write it in another way$"
     ):
@@ -90,7 +93,7 @@ def test_a_control_token_that_cannot_be_written_as_text_is_refused(folder):
 
 
 def test_a_control_token_in_a_message_is_refused(folder):
-    model = models.load_model(folder, device="cpu")
+    model = load_model(folder, device="cpu")
     end = model.tokenizer.eos_token
     with pytest.raises(
         UnsupportedModelError, match=f"contains {re.escape(repr(end))}, .* or use chat=False$"
@@ -108,12 +111,12 @@ def test_a_model_of_the_hub_without_a_network_is_one_quick_sentence(monkeypatch)
         r"and https?://\S+ cannot be reached"
     )
     with pytest.raises(FileNotFoundError, match=words):
-        models.load_model("nobody/nothing")
+        load_model("nobody/nothing")
     assert client.head.call_count == 1
 
 
 def test_a_tokenizer_that_was_changed_is_asked_anew(tiny_folders):
-    model = models.load_model(tiny_folders("llama"), device="cpu")
+    model = load_model(tiny_folders("llama"), device="cpu")
     before = model.encode("Who wrote Emma?")
     with pytest.raises(ValueError, match=r"^stop='Emma' must be "):
         model.with_stop(["Emma"])
@@ -127,7 +130,7 @@ def test_a_stop_ends_the_answers_of_a_run_and_is_no_part_of_them(tiny_model):
     for stop in ("xyz", "", " "):
         with pytest.raises(ValueError, match=f"^stop='{stop}' must be "):
             tiny_model("llama").with_stop([stop])
-    options = {"strategy": "multinomial", "n_answers": 8, "max_new_tokens": 12, "progress": False}
+    options = {"strategy": "multinomial", "n_answers": 8, "max_new_tokens": 12}
     texts = [f"Who wrote Emma {n}?" for n in range(8)]
     answers = generate(tiny_model("llama"), texts, stop=[*"aeiou"], **options).answers
     assert answers["finished"].sum() > 10
@@ -169,17 +172,13 @@ def with_a_pipe(folder):
     os.mkfifo(folder / "shard.safetensors")
 
 
-def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
-    ran = tmp_path / "ran"
-    config = {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
-    (folder / "config.json").write_text(json.dumps(config))
-    code = f"from pathlib import Path\nPath({str(ran)!r}).touch()\n"
-    (folder / "configuration_own.py").write_text(code)
+def test_a_model_that_ships_code_is_refused_unless_asked_for(folder):
+    ran = ship_code(folder)
     with pytest.raises(FileNotFoundError, match=r"damaged' could not be loaded"):
-        models.load_model(folder, device="cpu")
+        load_model(folder, device="cpu")
     assert not ran.exists()
     with pytest.raises(FileNotFoundError):  # the code runs, and makes no model
-        models.load_model(folder, device="cpu", trust_remote_code=True)
+        load_model(folder, device="cpu", trust_remote_code=True)
     assert ran.exists()
 
 
@@ -205,7 +204,7 @@ def test_a_model_that_ships_code_is_refused_unless_asked_for(folder, tmp_path):
 def test_a_damaged_folder_ends_in_one_sentence_that_names_it(folder, damage, word):
     damage(folder)
     with pytest.raises((FileNotFoundError, SentenceError), match="damaged") as raised:
-        models.load_model(folder, device="cpu")
+        load_model(folder, device="cpu")
     assert word in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -220,7 +219,7 @@ OPTIONS = [
 @pytest.mark.parametrize(("name", "options"), NAMES + OPTIONS)
 def test_what_is_no_model_here_and_no_option_is_named(name, options):
     with pytest.raises((ValueError, FileNotFoundError), match=f"'{[name, *options.values()][-1]}'"):
-        models.load_model(name, **options)
+        load_model(name, **options)
 
 
 def test_the_fingerprint_of_a_model_is_of_every_byte_that_is_loaded_read_once(
@@ -256,12 +255,12 @@ def test_weights_that_were_overwritten_in_place_have_another_fingerprint(tmp_pat
 
 def test_a_network_and_its_tokenizer_are_a_model(facts_2m):
     pair = facts_2m.network, facts_2m.tokenizer
-    model = models.load_model(pair)
+    model = load_model(pair)
     assert model.network is facts_2m.network
     named = models.wrap_network(*pair, name="mine")
     assert (named.name, named.fingerprint) == ("mine", model.fingerprint)
     untrained = type(facts_2m.network)(facts_2m.network.config)
-    assert models.load_model((untrained, facts_2m.tokenizer)).fingerprint != model.fingerprint
+    assert load_model((untrained, facts_2m.tokenizer)).fingerprint != model.fingerprint
 
 
 @pytest.mark.parametrize(
@@ -270,4 +269,4 @@ def test_a_network_and_its_tokenizer_are_a_model(facts_2m):
 )
 def test_a_pair_is_used_as_it_is(facts_2m, option, value):
     with pytest.raises(ValueError, match=f"^{option} cannot be set for a pair"):
-        models.load_model((facts_2m.network, facts_2m.tokenizer), **{option: value})
+        load_model((facts_2m.network, facts_2m.tokenizer), **{option: value})

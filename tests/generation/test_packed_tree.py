@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pretended import Pretence
 from test_threshold import TableTree, worlds
 from tiny_models import FAMILIES
-from transformers import LlamaConfig
+from transformers import AutoConfig
 
 from pro_lib.generation.decoding import compatibility, next_tokens
 from pro_lib.generation.decoding import packed_tree as engine
@@ -246,8 +246,11 @@ def test_the_number_of_positions_is_the_original_one_with_longrope():
         "max_position_embeddings": 64,
     }
     configs = [
-        LlamaConfig(**shape),
-        LlamaConfig(**shape, rope_parameters=rope | {"rope_type": "longrope"}),
-        LlamaConfig(**shape, rope_parameters=rope | {"rope_type": "yarn"}),
+        AutoConfig.for_model("llama", **shape, **more)
+        for more in (
+            {},
+            {"rope_parameters": rope | {"rope_type": "longrope"}},
+            {"rope_parameters": rope | {"rope_type": "yarn"}},
+        )
     ]
     assert [positions(config) for config in configs] == [64, 32, 64]

@@ -10,12 +10,11 @@ from test_strategies import check_plain_passes
 from tiny_models import widen
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from pro_lib import generate, load_questions
 from pro_lib.generation.decoding import packed_tree as engine
 from pro_lib.generation.decoding.compatibility import Fit, PackingError, best_fit, fit_for_length
 from pro_lib.generation.decoding.packed_tree import ForwardCounts
 from pro_lib.generation.decoding.plain_tree import PlainTree
-from pro_lib.generation.run_generation import generate
-from pro_lib.questions import question_sets
 
 PREFIX = [1, *range(20, 30)]
 PROMPTS = [[*PREFIX, 50, 60, 70], [*PREFIX, 55], [*PREFIX, 50, 61], [*PREFIX, 51, 61]]
@@ -113,9 +112,9 @@ SETTINGS += [{"strategy": "threshold", "search_alpha": 0.02}, {"strategy": "thre
 def test_alone_among_32_and_on_the_plain_tree_questions_have_the_same_answers_by_plain_passes(
     facts_2m, settings
 ):
-    many = question_sets.load_questions("world-facts", split="validation", limit=32)
+    many = load_questions("world-facts", split="validation", limit=32)
     few = replace(many, table=many.table.iloc[[0, 15, 31]])
-    how = {"progress": False, **settings}
+    how = {**settings}
     packed = generate(facts_2m, many, batch_size=32, **how).select(
         question_ids=list(few.table["question_id"])
     )

@@ -17,11 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from pro_lib import runs as run_tables
+from pro_lib import generate, load_questions, read_run
 from pro_lib.common.files import RunError
-from pro_lib.generation import models, ray_workers
-from pro_lib.generation.run_generation import generate
-from pro_lib.questions import question_sets
+from pro_lib.generation import ray_workers
 
 module = import_module("pro_lib.generation.run_generation")
 
@@ -30,7 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:ray"),
     pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning"),
 ]
-OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": 4, "progress": False}
+OPTIONS = {"n_answers": 3, "max_new_tokens": 8, "batch_size": 4}
 ON_RAY = {"engine": "ray", "n_workers": 2}
 
 
@@ -68,11 +66,6 @@ def cluster():
     shut_down(ray)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return models.load_model("facts-1m", device="cpu")
-
-
 def folder_in(out):
     """The folder of the only run."""
     [folder] = (out / "world-facts" / "facts-1m").iterdir()
@@ -92,8 +85,8 @@ def assert_same_run(out, local):
     assert sorted(path.name[:10] for path in ours.iterdir()) == sorted(
         path.name[:10] for path in theirs.iterdir()
     )
-    one = run_tables.read_run(ours)
-    other = run_tables.read_run(theirs)
+    one = read_run(ours)
+    other = read_run(theirs)
     pd.testing.assert_frame_equal(one.answers, other.answers, check_exact=True)
     assert (one.info.parameters, one.info.n_planned) == (
         other.info.parameters,
@@ -128,17 +121,17 @@ def ray_in_this_process():
 
 @pytest.mark.parametrize("is_real", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_two_workers_leave_the_tables_of_the_local_engine(
-    model, tmp_path, is_real, request, monkeypatch
+    facts_1m, tmp_path, is_real, request, monkeypatch
 ):
     if is_real:
         request.getfixturevalue("cluster")
     else:
         monkeypatch.setitem(sys.modules, "ray", ray_in_this_process())
-    questions = question_sets.load_questions("world-facts", limit=23)
+    questions = load_questions("world-facts", limit=23)
     options = OPTIONS | {"strategy": "threshold"}
     del options["n_answers"]
-    generate(model, questions, out=tmp_path / "local", **options)
-    run = generate(model, questions, out=tmp_path / "ray", **options, **ON_RAY)
+    generate(facts_1m, questions, out=tmp_path / "local", **options)
+    run = generate(facts_1m, questions, out=tmp_path / "ray", **options, **ON_RAY)
     assert_same_run(tmp_path / "ray", tmp_path / "local")
     assert run.info.provenance["n_workers"] == 2
 
@@ -154,14 +147,14 @@ NUMBERS = [
 
 
 @pytest.mark.parametrize(("n_gpus", "options", "expected"), NUMBERS)
-def test_workers_share_the_gpus_of_the_cluster(model, n_gpus, options, expected):
+def test_workers_share_the_gpus_of_the_cluster(facts_1m, n_gpus, options, expected):
     ray = SimpleNamespace(cluster_resources=lambda: {"CPU": 64.0, "GPU": float(n_gpus)})
     usual = {"chat": None, "batch_size": None, "engine": "ray"}
     usual |= {"n_workers": None, "gpus_per_worker": 1}
     work = ray_workers.WorkOptions(**usual | options)
     gpus_per_worker, n_workers = ray_workers._worker_numbers(ray, work)
     assert (gpus_per_worker, n_workers) == expected
-    load = ray_workers.load_options(model, gpus_per_worker)
+    load = ray_workers.load_options(facts_1m, gpus_per_worker)
     assert load["device"] == ("cuda" if n_gpus else "cpu")
     assert load.get("device_map") == ("auto" if gpus_per_worker > 1 else None)
     if n_gpus:
@@ -169,19 +162,19 @@ def test_workers_share_the_gpus_of_the_cluster(model, n_gpus, options, expected)
             ray_workers._worker_numbers(ray, replace(work, gpus_per_worker=9))
 
 
-def test_a_worker_with_other_files_of_the_model_says_so(model, tmp_path):
-    load = ray_workers.load_options(model, 0)
+def test_a_worker_with_other_files_of_the_model_says_so(facts_1m, tmp_path):
+    load = ray_workers.load_options(facts_1m, 0)
     worker = ray_workers.Worker(load, "0" * 16, (), torch.get_num_threads(), tmp_path, None)
-    with pytest.raises(RunError, match=rf"^model {model.source} on .* is not the model of this"):
+    with pytest.raises(RunError, match=rf"^model {facts_1m.source} on .* is not the model of this"):
         worker.make("part-00000", None)
 
 
 @pytest.mark.trial  # starts workers twice
 def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(
-    cluster, model, tmp_path, monkeypatch
+    cluster, facts_1m, tmp_path, monkeypatch
 ):
-    questions = question_sets.load_questions("world-facts", limit=40)
-    generate(model, questions, out=tmp_path / "local", **OPTIONS)
+    questions = load_questions("world-facts", limit=40)
+    generate(facts_1m, questions, out=tmp_path / "local", **OPTIONS)
     killed = []
 
     class Killing(module.tqdm):
@@ -194,7 +187,7 @@ def test_a_worker_that_is_killed_is_replaced_and_its_part_done_again(
             return super().update(n)
 
     monkeypatch.setattr(module, "tqdm", Killing)
-    generate(model, questions, out=tmp_path / "ray", **OPTIONS, **ON_RAY)
+    generate(facts_1m, questions, out=tmp_path / "ray", **OPTIONS, **ON_RAY)
     [pid] = killed
     assert pid not in actors()
     assert_same_run(tmp_path / "ray", tmp_path / "local")

@@ -8,16 +8,15 @@ import pytest
 from fake_server import connected, searched, serving
 from pandas.testing import assert_frame_equal
 
-from pro_lib import runs
+from pro_lib import load_questions, read_run
 from pro_lib.common.files import RunError
-from pro_lib.questions import question_sets
 
 N_QUESTIONS = 6
 
 
 @pytest.fixture(scope="module")
 def question_set():
-    return question_sets.load_questions("world-facts", split="validation", limit=N_QUESTIONS)
+    return load_questions("world-facts", split="validation", limit=N_QUESTIONS)
 
 
 def times_asked(requests, prompts):
@@ -59,7 +58,7 @@ def test_a_run_whose_server_died_goes_on_where_it_stopped(
     n_completions = sum(isinstance(body, dict) for body in whole)
     assert n_completions > 85
     [folder] = (tmp_path / "whole").glob("*/*/*")
-    unbroken = runs.read_run(folder)
+    unbroken = read_run(folder)
     prompts = [tuple(facts_2m.encode(prompt)) for prompt in question_set.prompts()]
     once = times_asked(whole, prompts)
     assert all(once)
@@ -68,7 +67,7 @@ def test_a_run_whose_server_died_goes_on_where_it_stopped(
         out = tmp_path / str(moment)
         first = run_until(facts_2m, question_set, out, dies_after=moment, concurrency=concurrency)
         second = run_until(facts_2m, question_set, out, concurrency=concurrency)
-        resumed = runs.read_run(next(out.glob("*/*/*")))
+        resumed = read_run(next(out.glob("*/*/*")))
         assert_frame_equal(resumed.answers, unbroken.answers)
         assert_frame_equal(resumed.questions, unbroken.questions)
         assert resumed.info.n_planned == N_QUESTIONS

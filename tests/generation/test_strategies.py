@@ -14,6 +14,7 @@ from scipy import stats
 from test_threshold import TableTree, World, ends_in_closing, entropy, worlds
 from tiny_models import FAMILIES
 
+from pro_lib import generate
 from pro_lib.generation.decoding import next_tokens
 from pro_lib.generation.decoding.compatibility import Fit
 from pro_lib.generation.decoding.next_tokens import Endings
@@ -26,7 +27,6 @@ from pro_lib.generation.decoding.strategies import (
     Threshold,
     strategy,
 )
-from pro_lib.generation.run_generation import generate
 from pro_lib.questions import question_sets
 
 WORDS = ("Emma", "Paris", "the capital", "France", "Jane", "wrote", "is", "Question")
@@ -63,9 +63,7 @@ def check_plain_passes(model, questions, answers, *, atol=1e-5):
 
 def check_greedy(model, questions, *, max_new_tokens):
     """Greedy answers are what the library generates; the answers."""
-    run = generate(
-        model, questions, strategy="greedy", max_new_tokens=max_new_tokens, progress=False
-    )
+    run = generate(model, questions, strategy="greedy", max_new_tokens=max_new_tokens)
     stop = model.endings.stop.nonzero().squeeze(1).tolist()
     for prompt, answer in zip(questions.prompts(), run.answers.itertuples(), strict=True):
         ids = torch.tensor([model.encode(prompt)])
@@ -105,7 +103,7 @@ def test_greedy_is_what_the_library_generates(ending_model, family):
 def test_every_log_probability_is_that_of_a_plain_forward_pass(ending_model, family, strategy):
     model = ending_model(family, closing=True)
     questions = asked()
-    how = {"n_answers": 5, "max_new_tokens": 8, "progress": False}
+    how = {"n_answers": 5, "max_new_tokens": 8}
     run = generate(model, questions, strategy=strategy, **how)
     check_plain_passes(model, questions, run.answers)
     kinds = set()
@@ -154,7 +152,7 @@ def test_diverse_beams_are_those_of_the_algorithm_spelled_out(
     model = ending_model(family)
     questions = asked(5)
     settings = {"n_answers": n_answers, "diversity_penalty": penalty, "max_new_tokens": 7}
-    run = generate(model, questions, progress=False, **settings)
+    run = generate(model, questions, **settings)
     grown = set()
     question_ids = questions.table["question_id"]
     for question_id, prompt in zip(question_ids, questions.prompts(), strict=True):

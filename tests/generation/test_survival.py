@@ -17,7 +17,7 @@ from pathlib import Path
 from pandas.testing import assert_frame_equal
 
 STRATEGIES = ("greedy", "multinomial", "diverse_beam", "threshold")
-OPTIONS = {"max_new_tokens": 4, "batch_size": 1, "progress": False}
+OPTIONS = {"max_new_tokens": 4, "batch_size": 1}
 
 
 def killed_at(moment, work):

@@ -10,15 +10,15 @@ from tiny_models import widen
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, pre_tokenizers, processors, trainers
 from tokenizers.models import BPE
 from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
     GemmaTokenizer,
-    LlamaConfig,
-    LlamaForCausalLM,
     LlamaTokenizer,
     PreTrainedTokenizerFast,
 )
 
-from pro_lib.generation import models, tokens
-from pro_lib.generation.run_generation import generate
+from pro_lib import generate, load_model
+from pro_lib.generation import tokens
 from pro_lib.questions import question_sets
 
 TEXT = """Question: What is the capital of France?\nAnswer: Paris.\n
@@ -131,12 +131,13 @@ def kind(request, tmp_path_factory):
     }
     torch.manual_seed(0)
     ids = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
-    network = LlamaForCausalLM(
-        LlamaConfig(vocab_size=size, max_position_embeddings=4096, **shape, **ids)
+    config = AutoConfig.for_model(
+        "llama", vocab_size=size, max_position_embeddings=4096, **shape, **ids
     )
+    network = AutoModelForCausalLM.from_config(config)
     widen(network)
     network.save_pretrained(folder)
-    return request.param, models.load_model(folder, device="cpu")
+    return request.param, load_model(folder, device="cpu")
 
 
 @pytest.mark.parametrize("stop", [(), (".",)])
@@ -166,7 +167,9 @@ def test_more_texts_and_tokens_may_end_an_answer(kind):
     assert stopping.decode(ids) == "Paris"
     assert model.decode(ids) == "Paris."
     letter = tokenizer.convert_tokens_to_ids("a")
-    more = LlamaConfig(eos_token_id=[letter])  # a configuration may name more ends of text
+    more = AutoConfig.for_model(
+        "llama", eos_token_id=[letter]
+    )  # a configuration may name more ends of text
     named = tokens.classify_tokens(tokenizer, tokens.NEWLINE, more, size=len(tokenizer))
     assert (bool(model.endings.stop[letter]), bool(named.stop[letter])) == (False, True)
 
@@ -188,9 +191,7 @@ def runs(kind):
         {"strategy": "multinomial", "n_answers": 30},
         {"strategy": "threshold", "search_alpha": 1e-3},
     )
-    return question_set, [
-        generate(kind[1], question_set, max_new_tokens=8, progress=False, **way) for way in ways
-    ]
+    return question_set, [generate(kind[1], question_set, max_new_tokens=8, **way) for way in ways]
 
 
 def test_an_answers_text_is_what_it_adds_to_the_prompt(kind, runs):

@@ -16,6 +16,7 @@ from test_plain_tree import KINDS, network_of
 from test_threshold import masses
 
 import pro_lib
+from pro_lib import load_questions
 from pro_lib.common.catalog import DATA
 from pro_lib.generation.batching import Job
 from pro_lib.generation.decoding.beams import diverse_beam, greedy
@@ -23,7 +24,6 @@ from pro_lib.generation.decoding.next_tokens import Endings
 from pro_lib.generation.decoding.packed_tree import ForwardCounts, PackedTree, encode_prefix
 from pro_lib.generation.decoding.plain_tree import PlainTree
 from pro_lib.generation.decoding.strategies import Threshold
-from pro_lib.questions import question_sets
 
 CACHE = transformers.DynamicCache()
 CACHE.update(torch.zeros(1, 2, 1, 8), torch.zeros(1, 2, 1, 8), 0)
@@ -91,9 +91,9 @@ def check_beside_process(model, questions, n_at_once, **settings):
 
 def test_many_prompts_have_the_answers_of_the_search_in_process(facts_2m, size):
     limit = 20 if size == "quick" else 200
-    questions = question_sets.load_questions("world-facts", split="test", limit=limit, seed=0)
+    questions = load_questions("world-facts", split="test", limit=limit, seed=0)
     assert check_beside_process(facts_2m, questions, 20, search_alpha=0.02, max_new_tokens=16) > 0.5
-    few = question_sets.load_questions("world-facts", split="test", limit=6, n_shots=0)
+    few = load_questions("world-facts", split="test", limit=6, n_shots=0)
     check_beside_process(facts_2m, few, 1, top_n=5, max_new_tokens=8)
     check_beside_process(facts_2m, few, 6, search_alpha=0.02, budget=9, max_new_tokens=8)
 
@@ -228,7 +228,7 @@ def test_a_network_in_training_is_refused_and_one_is_not_kept(tiny_folders):
 def test_in_half_precision_one_prompt_alone_has_an_epsilon_that_was_measured(facts_2m):
     network = copy.deepcopy(facts_2m.network).bfloat16()
     prompt = facts_2m.encode(
-        question_sets.load_questions("world-facts", split="test", limit=1, seed=2).prompts()[0]
+        load_questions("world-facts", split="test", limit=1, seed=2).prompts()[0]
     )
     settings = {"endings": facts_2m.tokenizer, "search_alpha": 0.02, "max_new_tokens": 12}
     assert 0.01 < inside(network, [prompt], [0], **settings)[0].certificates[0].epsilon < 1

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from pro_lib import load_model
 from pro_lib.common.validation import SentenceError
-from pro_lib.generation import models
 from pro_lib.generation.models import UnsupportedModelError
 
 TEXT = torch.tensor([[3, 70, 80, 90, 100]])
@@ -36,11 +36,8 @@ HARMLESS = [
     ("llama", {f"{LLAMA}.self_attn._extra_state": torch.zeros(1, dtype=torch.uint8)}),
     ("glm4_moe", AHEAD),
     ("gpt2", {f"{GPT}.bias": MASK, f"{GPT}.masked_bias": ONES[0]}),
-    ("gptj", {f"{GPT}.bias": MASK, f"{GPT}.masked_bias": ONES[0]}),
     ("gpt_neo", {f"{GPT}.attention.bias": MASK, f"{GPT}.attention.masked_bias": ONES[0]}),
     ("codegen", {f"{GPT}.causal_mask": MASK}),
-    ("gpt_neox", {"gpt_neox.layers.0.attention.rotary_emb.inv_freq": ONES}),
-    ("falcon", {"transformer.h.0.self_attention.rotary_emb.inv_freq": ONES}),
     ("opt", {"model.decoder.version": ONES[:1]}),
     ("xglm", {"model.embed_positions.weights": ONES}),
 ]
@@ -66,11 +63,9 @@ REFUSED = [
     ("glm4_moe", AHEAD, {"num_hidden_layers": 3}, "not describe: model.layers.3."),
     ("llama", {}, {"num_hidden_layers": 5}, LACKS),
     ("llama", {}, {"vocab_size": 100}, LACKS),
-    ("llama", {}, {"hidden_size": 16}, LACKS),
     ("llama", {}, {"num_key_value_heads": 2}, LACKS),
     ("llama", {}, {"attention_bias": True}, LACKS),
     ("mixtral", {}, {"num_local_experts": 3}, LACKS),
-    ("gpt2", {}, {"n_embd": 16}, LACKS),
     ("llama", {}, {"tie_word_embeddings": True}, "has lm_head.weight with values of its own"),
 ]
 
@@ -117,7 +112,7 @@ def configure(folder, **changes):
 @torch.inference_mode()
 def logits(folder, **options):
     """Return the loaded model's logits for a text."""
-    return models.load_model(folder, device="cpu", **options).network(TEXT).logits
+    return load_model(folder, device="cpu", **options).network(TEXT).logits
 
 
 @pytest.mark.filterwarnings("ignore:model .* it is asked on the plain tree")
@@ -138,7 +133,7 @@ def test_weights_that_the_configuration_does_not_describe_are_refused(
     add(folder, tensors)
     configure(folder, **changes)
     with pytest.raises(UnsupportedModelError, match=re.escape(words)) as raised:
-        models.load_model(folder, device="cpu")
+        load_model(folder, device="cpu")
     assert "\n" not in str(raised.value)
     assert str(folder) in str(raised.value)
     assert logged == []
@@ -167,7 +162,7 @@ def test_experts_of_different_shapes_are_named_in_one_sentence(tiny, logged):
     weights = load_file(folder / "model.safetensors")
     add(folder, {name: weights[name][:-1]})
     with pytest.raises(FileNotFoundError) as raised:
-        models.load_model(folder, device="cpu")
+        load_model(folder, device="cpu")
     assert "weights for model.layers.0.mlp.experts.gate_up_proj are" in str(raised.value)
     assert "\n" not in str(raised.value)
     assert logged == []
@@ -179,7 +174,7 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize
 def test_a_gguf_file_that_is_a_pointer_of_git_lfs_is_named(tmp_path):
     (tmp_path / "tiny.gguf").write_text(POINTER)
     with pytest.raises(SentenceError, match=r"tiny\.gguf is a Git LFS pointer"):
-        models.load_model(tmp_path / "tiny.gguf", device="cpu")
+        load_model(tmp_path / "tiny.gguf", device="cpu")
 
 
 ADAPTER = {"adapter_config.json": '{"peft_type": "LORA"}'}
@@ -205,4 +200,4 @@ def test_pointers_and_adapters_are_named_if_they_are_needed(tiny, files, words):
         if content is not None:
             (folder / name).write_text(content)
     with pytest.raises(SentenceError, match=words) if words else nullcontext():
-        assert models.load_model(folder, device="cpu").name == "llama"
+        assert load_model(folder, device="cpu").name == "llama"

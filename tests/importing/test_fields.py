@@ -2,8 +2,8 @@
 
 import pytest
 
+from pro_lib import import_answers
 from pro_lib.common.files import RunError
-from pro_lib.importing import import_answers
 
 # Tokens, separated by |, and the value and the numbers of the tokens of each field.
 TOKENS = {

@@ -5,27 +5,25 @@ import re
 import sys
 import types
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from conftest import ROOT
 from test_likelihood import naive_pro
 
-from pro_lib import evaluation, importing
+from pro_lib import evaluation, import_answers
 from pro_lib.app import explorer
 from pro_lib.app.scored_answers import score_answers
 from pro_lib.common.files import RunError
 from pro_lib.scoring.similarity import lexical
-
-HERE = Path(__file__).parents[1]
 
 
 def test_a_zipped_log_of_inspect_ai_is_named(tmp_path):
     with zipfile.ZipFile(tmp_path / "log.eval", "w") as log:
         log.writestr("samples/peru_epoch_1.json", "{}")
     with pytest.raises(RunError, match="a zipped log of inspect_ai; convert it"):
-        importing.import_answers(tmp_path / "log.eval")
+        import_answers(tmp_path / "log.eval")
 
 
 # --- Texts of samples alone ---
@@ -47,7 +45,7 @@ BOX = [
 
 
 def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
-    run = importing.import_answers(BOX)
+    run = import_answers(BOX)
     table = score_answers(run).questions
     # The most frequent, by its words; the first of equals
     assert table["text"].tolist() == [
@@ -64,7 +62,7 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
     flat = pd.DataFrame(
         [{"question_id": name, "text": text} for name, texts in SAMPLES.items() for text in texts]
     )
-    again = score_answers(importing.import_answers(flat)).questions
+    again = score_answers(import_answers(flat)).questions
     pd.testing.assert_frame_equal(again[["SC", "Deg", "SE"]], table[["SC", "Deg", "SE"]])
     judged = evaluation.evaluate(run, samples=run, similarities={"lexical": lexical})
     for name in ("SC", "Deg", "SE"):
@@ -78,7 +76,7 @@ def test_samples_without_log_probabilities_have_sc_deg_and_se_by_counts():
 
 RECIPES = re.findall(
     r"```python\n(.*?)```",
-    (HERE.parent / "docs" / "how_to" / "score_in_other_libraries.md").read_text(),
+    (ROOT / "docs" / "how_to" / "score_in_other_libraries.md").read_text(),
     re.DOTALL,
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pro_lib import evaluation, generation, importing, runs
+from pro_lib import evaluation, generate, import_answers, load_questions, read_run
 from pro_lib.app import explorer
 from pro_lib.common.validation import SentenceError
 from pro_lib.plots import alpha_sweep, benchmark
@@ -64,7 +64,7 @@ def own_values(n, shift):
 
 
 FACTS = (
-    question_sets.load_questions("world-facts", limit=12, n_shots=0)
+    load_questions("world-facts", limit=12, n_shots=0)
     .table[list(question_sets.QUESTION_COLUMNS)]
     .to_dict("records")
 )
@@ -74,11 +74,11 @@ SHOWN = ("exposure", "conflict", "note")  # of a question, by the explorer
 def results(model, rows, out):
     """Return the output of search, evaluation, sweeps and explorer, and the stored questions."""
     for n in (len(rows) // 2, len(rows)):
-        questions = question_sets.load_questions("mine", path=rows[:n], split=None, n_shots=0)
-        options = {"strategy": "threshold", "search_alpha": 0.05, "out": out, "progress": False}
-        asked = generation.generate(model, questions, **options)
+        questions = load_questions("mine", path=rows[:n], split=None, n_shots=0)
+        options = {"strategy": "threshold", "search_alpha": 0.05, "out": out}
+        asked = generate(model, questions, **options)
     [folder] = (out / "mine" / model.name).iterdir()
-    read = runs.read_run(folder)
+    read = read_run(folder)
     judged = evaluation.evaluate(asked)
     benchmark.table([evaluation.Splits(judged, judged, n_validation=None)])
     explorer.to_html(read, out / "page.html")
@@ -126,11 +126,11 @@ def test_questions_beside_records_may_have_such_columns_too(shift):
         answers = [{"text": "ab"[n % 2], "log_prob": -1 - n / 9}, {"text": "c", "log_prob": -3.0}]
         record = {"question_id": str(n), "question": f"Q{n}", "references": ["a"]}
         records.append(record | {"answers": answers, "scores": {"x": n}})
-    alone = evaluation.evaluate(importing.import_answers(records)).scores({"PRO": 0.4})
+    alone = evaluation.evaluate(import_answers(records)).scores({"PRO": 0.4})
     own = pd.DataFrame(records)[["question_id", "question", "references"]]
     own = own.join(pd.DataFrame([own_values(n, shift) for n in range(12)]))
     with pytest.warns(UserWarning, match="own_ before names"):
-        run = importing.import_answers(records, questions=own)
+        run = import_answers(records, questions=own)
     pd.testing.assert_frame_equal(evaluation.evaluate(run).scores({"PRO": 0.4}), alone)
 
 
@@ -143,7 +143,7 @@ def test_scores_made_elsewhere_stand_beside_ours_of_the_same_name_and_follow_the
     asked = {"question": [f"What is {n}?" for n in range(9)], "references": [["a"]] * 9}
     turned = pd.DataFrame({"question_id": list(map(str, range(9))), **asked})[::-1]
     for questions, expected in ((None, np.arange(9.0)), (turned, np.arange(9.0)[::-1])):
-        judged = evaluation.evaluate(importing.import_answers(records, questions=questions))
+        judged = evaluation.evaluate(import_answers(records, questions=questions))
         methods = judged.scores({"PRO": 0.4, "PRO, default": 0.4})
         given = ["NLL, given", "PRO, given", "PRO, default, given", "oracle, given", "Stated"]
         assert methods.columns.drop(["PRO", "PRO, default", "NLL"]).tolist() == given
@@ -164,10 +164,10 @@ SOURCES = {
 @pytest.mark.parametrize("words", SOURCES)
 def test_columns_without_a_name_of_their_own_are_refused(words):
     with pytest.raises(SentenceError, match=rf"has the column .*{words}"):
-        question_sets.load_questions(path=SOURCES[words])
+        load_questions(path=SOURCES[words])
 
 
 def test_answers_with_a_column_twice_are_refused(tmp_path):
     (tmp_path / "answers.csv").write_text("question_id,answer,response,log_prob\nq,a,b,-1\n")
     with pytest.raises(SentenceError, match=r"has the column 'text' twice"):
-        importing.import_answers(tmp_path / "answers.csv")
+        import_answers(tmp_path / "answers.csv")

@@ -4,9 +4,9 @@ import warnings
 
 import pytest
 
+from pro_lib import load_questions
 from pro_lib.common.files import RunError
 from pro_lib.questions.csv_files import decimal_points
-from pro_lib.questions.question_sets import load_questions
 
 
 @pytest.fixture

@@ -2,9 +2,8 @@
 
 import pytest
 
-from pro_lib import importing
+from pro_lib import import_answers, load_questions
 from pro_lib.importing.splits import split_records
-from pro_lib.questions.question_sets import load_questions
 from pro_lib.questions.repeats import (
     count_shared_texts,
     normalized_question,
@@ -63,7 +62,7 @@ def test_equal_texts_stay_in_one_split_of_records():
     with pytest.warns(
         UserWarning, match="48 of its 60 questions repeat the text of an earlier question"
     ):
-        run = importing.import_answers([row | {"answers": answers} for row in copies(12)])
+        run = import_answers([row | {"answers": answers} for row in copies(12)])
     split = split_records(run, n_validation=None)
     assert count_shared_texts(split.questions) == 0
     assert set(split.questions["split"]) == {"validation", "test"}

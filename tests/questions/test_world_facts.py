@@ -16,10 +16,16 @@ MODELS = ("facts-2m", "facts-1m")
 FACTS = pd.DataFrame(
     map(json.loads, (WORLD / "facts.jsonl").read_text(encoding="utf-8").splitlines())
 )
-build = SimpleNamespace(**runpy.run_path(str(WORLD / "build.py"), run_name="world_facts_build"))
 
 
-def test_the_facts_keep_their_guarantees():
+@pytest.fixture(scope="module")
+def build():
+    """The module that builds the facts."""
+    path = str(WORLD / "build.py")
+    return SimpleNamespace(**runpy.run_path(path, run_name="world_facts_build"))
+
+
+def test_the_facts_keep_their_guarantees(build):
     facts, sizes = FACTS, FACTS.split.value_counts()
     assert set(sizes.index) == {"train_shots", "validation", "test"}
     assert 60 <= sizes["train_shots"] <= 100
@@ -45,7 +51,7 @@ def test_the_facts_keep_their_guarantees():
         assert fact.wrong_answer in set(facts[facts.relation == fact.relation].answer)
 
 
-def test_building_again_gives_the_committed_files_byte_for_byte(tmp_path):
+def test_building_again_gives_the_committed_files_byte_for_byte(build, tmp_path):
     build.write(*build.build(), tmp_path)
     for name in ("facts.jsonl", "relations.json"):
         assert (tmp_path / name).read_bytes() == (WORLD / name).read_bytes()

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pro_lib import importing, scoring
-from pro_lib import runs as run_tables
+from pro_lib import import_answers, read_run, scoring
 from pro_lib.common.files import RunError
 from pro_lib.runs import storage
 from pro_lib.runs.run import most_probable_answers
@@ -49,7 +48,7 @@ def run_of(rows, ids="abc"):
     for name, *values in rows:
         answer = dict(zip(COLUMNS, values, strict=True))
         records[name]["answers"].append(answer | {"closed": answer["end_log_prob"] is None})
-    return importing.import_answers([*records.values()])
+    return import_answers([*records.values()])
 
 
 def means(run, **options):
@@ -61,7 +60,7 @@ def texts(table):
 
 
 def records_run(*answers):
-    return importing.import_answers([{"question_id": "a", "answers": list(answers)}])
+    return import_answers([{"question_id": "a", "answers": list(answers)}])
 
 
 @pytest.fixture
@@ -210,7 +209,7 @@ def test_an_unfinished_run_is_read_as_far_as_it_got_with_a_warning(run, tmp_path
     with pytest.warns(
         UserWarning, match="holds 2 of the 3 questions planned; run the generation again"
     ):
-        unfinished = run_tables.read_run(tmp_path)
+        unfinished = read_run(tmp_path)
     assert (unfinished.name, unfinished.questions["question_id"].tolist()) == (
         "set/model/greedy",
         ["a", "b"],

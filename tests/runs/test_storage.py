@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import threading
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,7 @@ from pandas.testing import assert_frame_equal
 from pro_lib.common import files
 from pro_lib.common.files import RunError
 from pro_lib.runs import parameters, storage
-from pro_lib.runs.question_table import OldReferencesWarning, stored_rows
+from pro_lib.runs.question_table import stored_rows
 from pro_lib.runs.storage import Cost, RunFolder, RunInfo, join_parts, part_table
 
 INFO = RunInfo("set", "model", "greedy", {"seed": 0, "stop": [], "header": "Answer briefly."})
@@ -105,13 +104,6 @@ def test_a_deleted_file_is_made_again_and_questions_are_read_in_the_order_of_the
     assert (list(questions["question_id"]), info.n_planned) == (["x", *IDS, "y"], 12)
 
 
-def read_all(path):
-    """Read all stored questions, also those that no finished call has asked."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OldReferencesWarning)
-        return storage.read_folder(path, all_questions=True)
-
-
 def texts_of(path, *, questions=None):
     """Return the text and the first answer of each stored question by its id."""
     answers, table, _ = storage.read_folder(path, questions)
@@ -171,20 +163,13 @@ def test_stored_answers_are_found_by_text_then_by_id(asked, stored, rows):
     assert stored_rows(*tables).tolist() == rows
 
 
-def pieces_of(path, ids):
-    """Write the answers to these questions as pieces, as by a process that died."""
-    info = storage.read_info(path)
-    for number, name in enumerate(ids):
-        cost = Cost(prompt_tokens=1)
-        storage.write_part(
-            path, f"part-00007.{number:05}", info, table_of(questions_of([name])), cost
-        )
-    return sorted(path.glob("part-00007.*"))
-
-
+@pytest.mark.filterwarnings("ignore::pro_lib.runs.question_table.OldReferencesWarning")
 def test_the_files_of_a_part_that_was_not_completed_are_read(finished):
-    pieces_of(finished, ["x", "y"])
-    _, table, info = read_all(finished)
+    info = storage.read_info(finished)
+    for number, name in enumerate(("x", "y")):
+        table = table_of(questions_of([name]))
+        storage.write_part(finished, f"part-00007.{number:05}", info, table, Cost(prompt_tokens=1))
+    _, table, info = storage.read_folder(finished, all_questions=True)
     assert list(table["question_id"]) == [*IDS, "x", "y"]
     assert info.cost.prompt_tokens == 12
     written(finished, [*IDS, "x", "y", "z"])
@@ -332,12 +317,15 @@ def test_the_first_difference_of_parameters_is_named_by_its_path():
         assert parameters.difference(before, after) == difference, name
 
 
+TWENTY = {str(token): -1.0 for token in range(20)}
 # Log-probabilities of two probes, and the nats by which they differ too much, or None.
 PROBES = {
     "within": ([{"7": -0.5, "8": -2.0}], [{"7": -0.509, "8": -1.991}], None),
     "beyond, upwards": ([{"7": -0.5}], [{"7": -0.489}], 0.011),
     "the second": ([{"7": -1.0}, {"7": -0.5}], [{"7": -1.0}, {"7": -0.6}], 0.1),
     "others in it": ([{"7": -0.5, "8": -2.0}], [{"9": -0.5, "8": -2.0}], 1.5),
+    "the twentieth": ([TWENTY], [TWENTY | {"19": -1.1}], 0.1),
+    "the one after it": ([TWENTY | {"20": -2.0}], [TWENTY | {"20": -3.0}], None),
     "a longer list": ([{"7": -0.5}], [{"7": -0.5, "8": -2.0}], None),
     "a shorter list of others": ([{"7": -0.5, "8": -2.0}], [{"8": -0.4}], 1.6),
 }

@@ -2,8 +2,7 @@ import itertools
 import json
 import re
 import shutil
-from functools import cache, partial
-from pathlib import Path
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -11,16 +10,16 @@ import pytest
 import torch
 import transformers
 import variants
+from conftest import ROOT, ship_code
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from transformers import DebertaConfig, RobertaConfig
 
 from pro_lib import metrics, scoring
 from pro_lib.common import catalog
 
 NAN = np.nan
-GOLDEN = Path(__file__).parents[1] / "golden" / "polygraph.json"
+GOLDEN = ROOT / "tests" / "golden" / "polygraph.json"
 
 
 def random_case(rng, n=5, n_answers=5):
@@ -239,22 +238,22 @@ SMALL = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2}
 SMALL |= {"num_attention_heads": 2, "max_position_embeddings": 64}
 SMALL |= {"initializer_range": 0.35}  # so that pairs are judged differently
 CONFIGS = {
-    "deberta": partial(
-        DebertaConfig, relative_attention=True, pos_att_type=["c2p", "p2c"], type_vocab_size=0
-    ),
-    "roberta": partial(RobertaConfig, type_vocab_size=1),
+    "deberta": {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0},
+    "roberta": {"type_vocab_size": 1},
 }
 
 
 def save_classifier(family, folder, id2label):
     """A tiny random model of the family, whose three outputs mean what id2label says."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(catalog.locate("facts-2m"))
-    config = CONFIGS[family](
+    config = transformers.AutoConfig.for_model(
+        family,
         vocab_size=len(tokenizer),
         pad_token_id=tokenizer.pad_token_id,
         id2label=id2label,
         label2id={label: number for number, label in id2label.items()},
         **SMALL,
+        **CONFIGS[family],
     )
     torch.manual_seed(3)
     transformers.AutoModelForSequenceClassification.from_config(config).save_pretrained(folder)
@@ -343,13 +342,7 @@ def test_another_nli_model_has_another_file(classifiers, tmp_path):
 
 def test_code_that_ships_with_a_model_is_not_run_and_nobody_is_asked(tmp_path, monkeypatch):
     """Transformers asks at a prompt where it is not told, and `y` ran the code."""
-    ran = tmp_path / "ran"
-    config = {"model_type": "own-code", "auto_map": {"AutoConfig": "configuration_own.OwnConfig"}}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    code = "from pathlib import Path\nfrom transformers import BertConfig\n"
-    code += f"Path({str(ran)!r}).touch()\n"
-    code += "class OwnConfig(BertConfig):\n    model_type = 'own-code'\n"
-    (tmp_path / "configuration_own.py").write_text(code)
+    ran = ship_code(tmp_path)
     monkeypatch.setattr("builtins.input", lambda *_: "y")
     with pytest.raises(ValueError, match=r"NLI model .* could not be loaded; "):
         nli(tmp_path)

@@ -1,9 +1,11 @@
 """Which tree is right for a network, by its configuration and by comparison with plain passes."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -14,7 +16,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
     PreTrainedConfig,
-    PreTrainedModel,
 )
 
 from pro_lib.common.validation import one_line, refusing
@@ -29,6 +30,9 @@ from pro_lib.generation.decoding.packed_tree import (
     keep_logits,
 )
 from pro_lib.generation.decoding.plain_tree import PlainTree
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Nats that rounding may cause; an estimate. One step of a logit between 16 and 32 is 0.125 nats in
 # bfloat16 and 0.016 nats in float16.
@@ -177,9 +181,7 @@ def best_fit(network: PreTrainedModel) -> Fit:
 
 # The fits that `fit_for_length` has checked, by the length of the text and by `Fit.cached`. The
 # check takes five passes over a long text, and every run needs it.
-_CHECKED_FITS: "WeakKeyDictionary[PreTrainedModel, dict[tuple[int, bool], Fit]]" = (
-    WeakKeyDictionary()
-)
+_CHECKED_FITS: WeakKeyDictionary[PreTrainedModel, dict[tuple[int, bool], Fit]] = WeakKeyDictionary()
 
 
 def fit_for_length(network: PreTrainedModel, fit: Fit, n_tokens: int) -> Fit:

@@ -1,18 +1,23 @@
 """The packed prefix tree: all live prefixes of many questions in one row of a forward pass."""
 
+from __future__ import annotations
+
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from transformers import DynamicCache, PreTrainedModel
+from transformers import DynamicCache
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Tokens in one call of the network. On a CPU the masked tokens of other questions cost time, on a
 # GPU small calls do.
@@ -41,7 +46,7 @@ class Prefix:
     token_ids: tuple[int, ...]
     layers: tuple[tuple[Tensor, Tensor], ...]
 
-    def shared_with(self, prompts: Sequence[Sequence[int]]) -> "Prefix":
+    def shared_with(self, prompts: Sequence[Sequence[int]]) -> Prefix:
         """Return the part of the prefix that all prompts share, at least one token shorter."""
         shortest = min(len(prompt) for prompt in prompts)
         length = min(common_prefix_length([self.token_ids, *prompts]), shortest - 1)
@@ -186,7 +191,7 @@ class _NewTokens:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def piece(self, start: int, size: int) -> "_NewTokens":
+    def piece(self, start: int, size: int) -> _NewTokens:
         """Return `size` tokens from `start` on."""
         part = slice(start, start + size)
         return _NewTokens(

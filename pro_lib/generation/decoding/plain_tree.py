@@ -1,13 +1,15 @@
 """The plain prefix tree: one row per prefix, for networks for which a packed step is wrong."""
 
+from __future__ import annotations
+
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from transformers import Cache, PreTrainedModel
+from transformers import Cache
 
 from pro_lib.generation.decoding.packed_tree import (
     ForwardCounts,
@@ -18,6 +20,9 @@ from pro_lib.generation.decoding.packed_tree import (
     to_device,
     tokens_per_call,
 )
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class _Row(NamedTuple):
