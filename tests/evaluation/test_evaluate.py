@@ -8,7 +8,6 @@ from alpha_scores import s_pro
 from test_damaged_input import WRITE
 
 from pro_lib import importing, scoring
-from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.run_evaluation import evaluate
@@ -108,19 +107,12 @@ def test_a_text_or_a_token_that_is_unknown_costs_its_own_question_alone():
 
 
 def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
-    records = []
-    for n in range(10):
-        answers = [{"text": "yes"}, {"text": "no"}]
-        for rank, answer in enumerate(answers if n < 8 else []):
-            answer["log_prob"] = -1.0 - n - rank
-        references = ["yes" if n % 3 else "else"]
-        records.append({"question_id": f"q{n}", "references": references, "answers": answers})
-    with pytest.warns(UserWarning, match="answers have no log-probability"):
-        run = importing.import_answers(records)
+    run, _ = beams_and_samples(10, 10)
+    log_probs = run.answers["log_prob"].mask(run.answers.index >= 8)
+    run = replace(run, answers=run.answers.assign(log_prob=log_probs))
     judged = evaluate(run, samples=run, similarities=LEXICAL)
-    assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
     assert judged.reasons == {"no log-probabilities": 2}
-    np.testing.assert_allclose(judged.baselines["NLL"], 1.0 + np.arange(8))
+    np.testing.assert_allclose(judged.baselines["NLL"], -log_probs[:8])
 
 
 def test_a_method_that_one_split_lacks_is_left_out_of_the_other():
@@ -221,14 +213,6 @@ def test_verdicts_of_records_come_before_references():
     judged = evaluate(replace(GREAT, answers=GREAT.answers.assign(correct=verdicts)))
     assert judged.correct.tolist() == verdicts
     assert judged.answers["rouge_l"].tolist() == [0.5, 1.0, 0.8]
-
-
-def test_an_answer_without_a_label_in_the_file_is_counted(tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("question_id,text,correct\na,yes,0\nb,no,1\nof another run,?,1\n")
-    judged = evaluate(BEAMS, samples=SAMPLES, rules=Experiment(correctness=str(path)).rules)
-    assert list(judged.correct) == [False, True]
-    assert "1 of 3 questions are left out (c): no reference (1)." in judged.sentence()
 
 
 @pytest.mark.parametrize("suffix", WRITE)

@@ -4,12 +4,10 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 
 from pro_lib import importing
 from pro_lib.evaluation import evaluate, guarantee, miss_rate, set_threshold
 from pro_lib.metrics.correctness import AnswerRules
-from pro_lib.plots.captions import answer_sentence
 
 
 def records(n_texts, *, n_copies=1, relation=None):
@@ -86,8 +84,3 @@ def test_labels_of_some_questions_are_said_to_be_of_these_only():
     whole = evaluate(run, rules=AnswerRules(labels=labels_of(run, 10)))
     assert whole.cautions() == ""
     assert whole.n_unlabelled == 0
-
-
-def test_a_caption_says_how_many_questions_have_no_label():
-    table = pd.DataFrame({"dataset": ["d"], "n_questions": [150], "n_unlabelled": [450]})
-    assert "450 further questions have no label" in answer_sentence(table)
