@@ -13,7 +13,6 @@ from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.importing.splits import split_records
 from pro_lib.metrics.correctness import AnswerRules
-from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
 
@@ -22,19 +21,15 @@ def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
 
     The token includes the ending.
     """
-    rows = []
-    for question, found in answers.items():
-        for rank, (text, p, *ending) in enumerate(found):
-            row = {"question_id": question, "rank": rank, "text": text, "finished": True}
-            row |= {"token_ids": [sum(text.encode())], "token_log_probs": [np.log(p)]}
-            row |= {"log_prob": np.log(p), "end_log_prob": np.log(*ending or [np.nan])}
-            rows.append(row)
-    ids = list(answers)
-    questions = pd.DataFrame({"question_id": ids, "question": [f"{q}?" for q in ids]})
-    references = references or {name: ["yes"] for name in ids}
-    questions = questions.assign(split=split, references=[references[q] for q in ids])
-    columns = list(rows[0]) if rows else []
-    return Run(pd.DataFrame(rows, columns=columns), questions, RunInfo("toy", "none", strategy))
+    records = []
+    for name, found in answers.items():
+        record = {"question_id": name, "question": f"{name}?", "split": split, "answers": []}
+        record["references"] = references[name] if references else ["yes"]
+        for text, p, *ending in found:
+            answer = {"text": text, "token_log_probs": [np.log(p)]}
+            record["answers"].append(answer | ({"end_log_prob": np.log(*ending)} if ending else {}))
+        records.append(record)
+    return replace(importing.import_answers(records), info=RunInfo("toy", "none", strategy))
 
 
 BEAMS = toy_run(

@@ -4,6 +4,7 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
+from commands import answer, record
 
 from pro_lib import importing
 from pro_lib.evaluation import evaluate, guarantee, miss_rate, set_threshold
@@ -15,16 +16,12 @@ def records(n_texts, *, n_copies=1, relation=None):
 
     The answers to questions with an even number are right.
     """
-    probabilities = np.random.default_rng(0).uniform(0.05, 0.5, (n_texts, 2))
-    texts = np.tile(np.arange(n_texts), n_copies)
+    texts = [*range(n_texts)] * n_copies
     rows = []
-    for row, text in enumerate(texts.tolist()):
-        low, high = sorted(probabilities[text])
-        right = text % 2 == 0
-        best = {"text": "x" if right else "y", "log_prob": np.log(high + 0.2 * right)}
-        other = {"text": "z", "log_prob": np.log(low / 2), "correct": False}
-        answers = [best | {"correct": right}, other]
-        rows.append({"question_id": row, "question": f"Question {text}?", "answers": answers})
+    for row, text in enumerate(texts):
+        best = answer("x", 0.5 + text / 100, correct=text % 2 == 0)
+        other = answer("z", 0.1, correct=False)
+        rows.append(record(row, best, other, question=f"Question {text}?"))
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         run = importing.import_answers(rows)
     if relation:
