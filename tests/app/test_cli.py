@@ -334,11 +334,11 @@ COMMAND = "from pro_lib.app.cli import pro\npro({}, standalone_mode=False)"
     [
         COMMAND.format(["score", "records.jsonl"]),
         pytest.param(
-            COMMAND.format(["ask", FRANCE, "--model", "facts-2m"]), marks=pytest.mark.slow
+            GENERATION + COMMAND.format(["ask", FRANCE, "--model", "facts-2m"]),
+            marks=pytest.mark.slow,
         ),
-        pytest.param(GENERATION, marks=pytest.mark.slow),
     ],
-    ids=["score", "ask", "generation"],
+    ids=["score", "generation and ask"],
 )
 @pytest.mark.usefixtures("records")
 def test_the_package_works_without_modules_that_windows_lacks(code, tmp_path):

@@ -15,7 +15,6 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
@@ -666,16 +665,6 @@ def test_the_browser_opens_a_file_that_only_the_user_can_read(tmp_path, monkeypa
 
 def test_an_unknown_action_becomes_a_sentence_for_the_page(server):
     assert post(server, "stop")["status"].startswith("Unknown action 'stop'")
-
-
-@pytest.fixture(scope="module")
-def browse():
-    """A function that opens the page at an address in the browser of these tests."""
-    browsing = pytest.importorskip("test_browser", reason="playwright is not installed")
-    if browsing.CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    with browsing.chromium() as browser:
-        yield partial(browsing.page_of, browser)
 
 
 def label_with_keys(page, n, first):
