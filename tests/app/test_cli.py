@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from commands import answer, record, refused, typed
+from commands import answer, judged, record, refused, typed
 from conftest import ROOT, read_cells, write_notebook
 
 from pro_lib import runs
@@ -222,14 +222,14 @@ def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write
 
 
 def test_score_judges_by_labels_or_questions_or_says_why_not(records, write, tmp_path):
-    judged = ["score", records, "--labels", tmp_path / "labels.csv"]
+    line = ["score", records, "--labels", tmp_path / "labels.csv"]
     for verdicts, words in {
         "q0,Paris,0\nq1,Rome,1\nq2,Oslo,1": "  NLL    0.000 (0.000 to 0.852)",
         "q0,Paris,1\nq1,Rome,1\nq2,Oslo,1": "all 3 judged answers are",
         "q0,Paris,1\nq1,Rome,0\nother,?,1": "the result holds for the labelled questions only",
     }.items():
-        judged[-1].write_text(f"question_id,text,correct\n{verdicts}\n")
-        out, _ = typed(*judged, "--output", tmp_path / "scores.csv")
+        line[-1].write_text(f"question_id,text,correct\n{verdicts}\n")
+        out, _ = typed(*line, "--output", tmp_path / "scores.csv")
         assert words in out
     assert "Labels or references cover 2 of 3 questions" in out
     assert out.endswith(f"{tmp_path}/scores.csv: 3 questions\n")
@@ -248,10 +248,9 @@ def difference_line(printed):
 
 
 def test_score_prints_the_paired_difference_by_question_and_by_cluster(write):
-    rows = []
-    for n in range(24):  # PRO at α = 0.2 differs from NLL in every other question
-        first = answer("x" if n % 3 else "y", 0.74 - 0.02 * n)
-        rows.append(record(n, first, answer("z", 0.25 if n % 2 else 0.1), references=["x"]))
+    rows = [  # PRO at α = 0.2 differs from NLL in every other question
+        judged(n, 0.74 - 0.02 * n, 0.25 if n % 2 else 0.1, correct=n % 3 > 0) for n in range(24)
+    ]
     related = [row | {"relation": f"r{n % 8}"} for n, row in enumerate(rows)]
     words = ["score", write(*rows), "--alpha", 0.2]
     alone, _ = typed(*words)
