@@ -134,11 +134,10 @@ def test_every_command_replaces_the_references_of_a_run_by_questions(monkeypatch
     own, _ = read_by(monkeypatch, READERS["score"])
     asked = list(own.questions["question"])
     other = [
-        {"Name": n, "Frage": text, "Antwort": "new", "Alias": "too", "split": "dev"}
-        for n, text in enumerate(asked[1:])
+        {"Frage": text, "Antwort": "new", "Alias": "too", "split": "dev"} for text in asked[1:]
     ]
     words = ["--questions", write_rows(other, "other.jsonl")]
-    for column in ("question_id=Name", "question=Frage", "references=Antwort", "references=Alias"):
+    for column in ("question=Frage", "references=Antwort", "references=Alias"):
         words += ["--columns", column]
     for name, reader in READERS.items():
         if name == "ask":  # its --questions are the file of the shots
