@@ -13,7 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -160,6 +160,16 @@ def facts_1m():
     from pro_lib.generation.models import load_model
 
     return load_model("facts-1m", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def browse():
+    """A function that opens the page at an address in the browser of a module."""
+    browsing = pytest.importorskip("test_browser", reason="playwright is not installed")
+    if browsing.CHROMIUM is None:
+        pytest.skip("Chromium is not installed")
+    with browsing.chromium() as browser:
+        yield partial(browsing.page_of, browser)
 
 
 @pytest.fixture

@@ -214,7 +214,7 @@ class Parameters:
         None, "further methods: P(True), which asks the model, and file.py:name; None for none"
     )
     correctness: Rule = parameter(
-        "rouge_l", "rouge_l, exact_match, alias_match, labels in a file, log:NAME, function"
+        "rouge_l", "rouge_l, exact_match, alias_match, label file, log:NAME or function"
     )
 
     # Files and figures

@@ -38,6 +38,17 @@ def record(number, *answers, **fields):
     return question | {"answers": list(answers)} | fields
 
 
+def judged(n, *probabilities, correct=None):
+    """Return a record of question n, whose answers have these probabilities.
+
+    `correct` says whether the first answer is right.
+    """
+    texts = [f"{n}{letter}" for letter in "abc"]
+    answers = [answer(*pair) for pair in zip(texts, probabilities, strict=False)]
+    fields = {} if correct is None else {"references": [texts[0] if correct else "none"]}
+    return record(n, *answers, **fields)
+
+
 def write_lines(path, rows):
     """Write a JSON object a line; return the name of the file."""
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))

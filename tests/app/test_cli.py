@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from commands import answer, record, refused, typed
+from commands import answer, judged, record, refused, typed
 from conftest import ROOT, read_cells, write_notebook
 
 from pro_lib import runs
@@ -222,14 +222,14 @@ def test_score_scores_texts_and_log_probabilities_of_one_file(n_log_probs, write
 
 
 def test_score_judges_by_labels_or_questions_or_says_why_not(records, write, tmp_path):
-    judged = ["score", records, "--labels", tmp_path / "labels.csv"]
+    line = ["score", records, "--labels", tmp_path / "labels.csv"]
     for verdicts, words in {
         "q0,Paris,0\nq1,Rome,1\nq2,Oslo,1": "  NLL    0.000 (0.000 to 0.852)",
         "q0,Paris,1\nq1,Rome,1\nq2,Oslo,1": "all 3 judged answers are",
-        "q0,Paris,1\nq1,Rome,0": "the result holds for the labelled questions only",
+        "q0,Paris,1\nq1,Rome,0\nother,?,1": "the result holds for the labelled questions only",
     }.items():
-        judged[-1].write_text(f"question_id,text,correct\n{verdicts}\n")
-        out, _ = typed(*judged, "--output", tmp_path / "scores.csv")
+        line[-1].write_text(f"question_id,text,correct\n{verdicts}\n")
+        out, _ = typed(*line, "--output", tmp_path / "scores.csv")
         assert words in out
     assert "Labels or references cover 2 of 3 questions" in out
     assert out.endswith(f"{tmp_path}/scores.csv: 3 questions\n")
@@ -248,10 +248,9 @@ def difference_line(printed):
 
 
 def test_score_prints_the_paired_difference_by_question_and_by_cluster(write):
-    rows = []
-    for n in range(24):  # PRO at α = 0.2 differs from NLL in every other question
-        first = answer("x" if n % 3 else "y", 0.74 - 0.02 * n)
-        rows.append(record(n, first, answer("z", 0.25 if n % 2 else 0.1), references=["x"]))
+    rows = [  # PRO at α = 0.2 differs from NLL in every other question
+        judged(n, 0.74 - 0.02 * n, 0.25 if n % 2 else 0.1, correct=n % 3 > 0) for n in range(24)
+    ]
     related = [row | {"relation": f"r{n % 8}"} for n, row in enumerate(rows)]
     words = ["score", write(*rows), "--alpha", 0.2]
     alone, _ = typed(*words)
@@ -334,11 +333,11 @@ COMMAND = "from pro_lib.app.cli import pro\npro({}, standalone_mode=False)"
     [
         COMMAND.format(["score", "records.jsonl"]),
         pytest.param(
-            COMMAND.format(["ask", FRANCE, "--model", "facts-2m"]), marks=pytest.mark.slow
+            GENERATION + COMMAND.format(["ask", FRANCE, "--model", "facts-2m"]),
+            marks=pytest.mark.slow,
         ),
-        pytest.param(GENERATION, marks=pytest.mark.slow),
     ],
-    ids=["score", "ask", "generation"],
+    ids=["score", "generation and ask"],
 )
 @pytest.mark.usefixtures("records")
 def test_the_package_works_without_modules_that_windows_lacks(code, tmp_path):
@@ -357,22 +356,16 @@ def opened_pages(tmp_path, monkeypatch):
     return addresses
 
 
-def test_explore_opens_a_page_with_the_questions_of_a_file(records, write, tmp_path, opened_pages):
-    rows = [f"q{n},{n}?,Quito" for n in range(3)]
-    questions = write("question_id,question,references", *rows, name="questions.csv")
-    typed("explore", records, "--questions", questions)
-    assert "Quito" in (tmp_path / "records.jsonl.html").read_text()
-    assert opened_pages == [(tmp_path / "records.jsonl.html").as_uri()]
-
-
-def test_explore_without_a_run_opens_the_bundled_answers(
+def test_explore_opens_the_page_of_a_file_or_of_the_bundled_answers(
     records, opened_pages, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(catalog, "EXAMPLE", records)  # which are fewer
     out, _ = typed("explore")
     assert out.startswith("3 questions, ")
-    assert opened_pages == [(tmp_path / "cache" / "example.html").as_uri()]
     assert set(tmp_path.iterdir()) == {records, tmp_path / "cache"}
+    typed("explore", records)
+    pages = [tmp_path / "cache" / "example.html", tmp_path / "records.jsonl.html"]
+    assert opened_pages == [page.as_uri() for page in pages]
 
 
 def test_explore_writes_a_page_and_judges_and_compares_as_score_does(
@@ -403,19 +396,6 @@ def test_explore_opens_the_notebook_in_jupyterlab(monkeypatch):
     typed("explore", "--lab")
     notebook = str(ROOT / "notebooks" / "00_explore_examples.ipynb")
     assert started == [["jupyterlab", "--allow-root", notebook]]
-
-
-def test_score_reads_the_columns_that_are_named(records, write):
-    questions = write(
-        "Id;Frage;Antwort;Alias", "q0;0?;Rome;Paris", "q1;1?;Rome;", "q2;2?;Rome;", name="set.csv"
-    )
-    line = ["score", records, "--questions", questions]
-    for column in ("question_id=Id", "question=Frage", "references=Antwort"):
-        line += ["--columns", column]
-    for words, n_right in (([], 1), (["--columns", "references=Alias"], 2)):
-        with pytest.warns(UserWarning, match="fields separated by ';'"):
-            out, _ = typed(*line, *words)
-        assert f"({n_right} of 3 judged answers)" in out
 
 
 def test_a_wrong_value_of_columns_is_an_error(records, write):

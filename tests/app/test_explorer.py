@@ -20,7 +20,6 @@ from pro_lib.app.explorer.widget import Explorer, show
 from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.questions import question_sets
-from pro_lib.runs.run import Run
 from pro_lib.runs.storage import Cost, RunInfo
 
 NASTY = "</script><script>alert('$x$')</script> & <img src=x onerror=alert(1)> <!-- "
@@ -31,28 +30,20 @@ CAPITAL = "What is the capital of France?"
 
 def many(*, n=40, seed=0, cluster_size=0):
     """Return a run of `n` questions with three answers each; every third question is right."""
-    ids = [f"q{i:02}" for i in range(n)]
     p = np.random.default_rng(seed).dirichlet(np.ones(4), size=n)[:, :3]
-    log_probs = np.log(np.sort(p, axis=1)[:, ::-1]).ravel()
-    texts = [["beta", "alpha"] if i % 3 else ["alpha", "beta"] for i in range(n)]
-    answers = pd.DataFrame({"question_id": np.repeat(ids, 3), "rank": [*range(3)] * n})
-    answers = answers.assign(
-        text=[text for pair in texts for text in (*pair, "gamma")],
-        token_ids=[[rank] for rank in answers["rank"]],
-        token_log_probs=[[x] for x in log_probs],
-        log_prob=log_probs,
-        end_log_prob=0.0,
-        finished=True,
-    )
-    rows = [
-        (f"Letter number {i}?", ["alpha"], i % 2 * 8, "test" if i % 4 else "validation")
-        for i in range(n)
-    ]
-    questions = pd.DataFrame(rows, columns=["question", "references", "exposure", "split"])
-    questions = questions.assign(question_id=ids)
-    if cluster_size:
-        questions["relation"] = [f"r{i // cluster_size}" for i in range(n)]
-    return Run(answers, questions, RunInfo("letters", "toy", "diverse_beam", cost=Cost()))
+    rows = []
+    for i, probabilities in enumerate(np.sort(p, axis=1)[:, ::-1]):
+        texts = ("beta", "alpha", "gamma") if i % 3 else ("alpha", "beta", "gamma")
+        answers = map(commands.answer, texts, probabilities)
+        names = {"question_id": f"q{i:02}", "question": f"Letter number {i}?"}
+        names["split"] = "test" if i % 4 else "validation"
+        if cluster_size:
+            names["relation"] = f"r{i // cluster_size}"
+        rows.append(commands.record(i, *answers, references=["alpha"], **names))
+    run = importing.import_answers(rows)
+    questions = run.questions.assign(exposure=np.arange(n) % 2 * 8)
+    info = RunInfo("letters", "toy", "diverse_beam", cost=Cost())
+    return replace(run, questions=questions, info=info)
 
 
 def nasty():
@@ -107,12 +98,8 @@ def test_the_rule_of_right_answers_decides_on_every_tab():
 def repeated():
     """Return a run with Paris 0.3 twice, Lyon 0.2, paris! 0.1, and Par 0.05, which was cut."""
     given = [("paris!", 0.1), ("Par", 0.05), *[("Paris", 0.3)] * 2, ("Lyon", 0.2)]
-    answers = [
-        {"text": text, "log_prob": np.log(p), "finished": text != "Par"} for text, p in given
-    ]
-    return importing.import_answers(
-        [{"question_id": "a", "references": ["Paris"], "answers": answers}]
-    )
+    answers = [commands.answer(text, p, finished=text != "Par") for text, p in given]
+    return importing.import_answers([commands.record(0, *answers, references=["Paris"])])
 
 
 def twice(run):

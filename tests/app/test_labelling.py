@@ -15,7 +15,6 @@ import urllib.error
 import urllib.request
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
@@ -409,13 +408,6 @@ def test_a_killed_process_loses_no_label_and_the_next_one_continues(tmp_path):
         assert len(labels) == len(path.read_text().splitlines()) == state["n_requests"] == 22
 
 
-def test_only_the_answers_of_the_split_are_labelled(tmp_path):
-    run = with_questions(split=["validation"] * 15 + ["test"] * 45)
-    assert len(opened(tmp_path, run).planned.answers) == 45
-    other = LabelSession.open(run, tmp_path / "b.jsonl", n_planned=20, split="validation")
-    assert len(other.planned.answers) == 15
-
-
 def test_two_open_sessions_draw_the_second_phase_once(tmp_path):
     ada, ben = (opened(tmp_path, labeller=name) for name in ("ada", "ben"))
     ben.reply("open")
@@ -510,7 +502,7 @@ def test_an_adjudicator_decides_the_answers_on_which_labellers_differ_and_no_oth
         opened(disputes, labeller="adjudicator")
 
 
-def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
+def test_a_split_is_labelled_and_alpha_is_that_of_validation_questions_or_the_default(tmp_path):
     default = "PRO has α = 0.4, the default: "
     assert opened(tmp_path).alpha_sentence.startswith(default)
     # The labelled questions do not choose α, also if a run has no other ones than of validation.
@@ -518,7 +510,10 @@ def test_alpha_of_pro_is_that_of_validation_questions_or_the_default(tmp_path):
     session = LabelSession.open(only, tmp_path / "only.jsonl", n_planned=20)
     assert session.alpha_sentence.startswith(default)
     run = with_questions(split=["validation"] * 20 + ["test"] * 40)
+    other = LabelSession.open(run, tmp_path / "validation.jsonl", split="validation", n_planned=20)
+    assert len(other.planned.answers) == 20
     session = LabelSession.open(run, tmp_path / "other.jsonl", n_planned=20)
+    assert len(session.planned.answers) == 40
     pool = evaluate(run.select(split="validation"))
     chosen = Splits(pool, evaluate(run.select(split="test"))).alpha()
     assert session.alphas["PRO"] == chosen
@@ -682,16 +677,6 @@ def test_the_browser_opens_a_file_that_only_the_user_can_read(tmp_path, monkeypa
 
 def test_an_unknown_action_becomes_a_sentence_for_the_page(server):
     assert post(server, "stop")["status"].startswith("Unknown action 'stop'")
-
-
-@pytest.fixture(scope="module")
-def browse():
-    """A function that opens the page at an address in the browser of these tests."""
-    browsing = pytest.importorskip("test_browser", reason="playwright is not installed")
-    if browsing.CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    with browsing.chromium() as browser:
-        yield partial(browsing.page_of, browser)
 
 
 def label_with_keys(page, n, first):

@@ -38,13 +38,8 @@ def inject(monkeypatch):
 # --- Folders of figures ---
 
 
-def test_figures_of_shipped_values_go_to_the_committed_folder(capsys):
-    assert made().figures_dir == FIGURES
-    assert made(model=list(SHIPPED["model"])).figures_dir == FIGURES
-    assert capsys.readouterr().out == ""
-
-
 def test_figures_of_other_values_go_to_a_folder_that_names_them(capsys):
+    assert made(model=list(SHIPPED["model"])).figures_dir == FIGURES
     place = made(model=["facts-2m"], limit=200).figures_dir
     assert place == FIGURES / "custom" / "model=facts-2m,limit=200"
     assert f"Figures go to {place}\n" in capsys.readouterr().out
@@ -77,15 +72,13 @@ def test_a_parameter_that_the_notebook_does_not_declare_is_taken_from_the_inject
     ("line", "message"),
     [
         ("n_shotz = 3", "n_shotz is not a parameter; the nearest is n_shots$"),
-        ("loaded_models = 3", "loaded_models is not a parameter"),
         ("n_shots = 'x'", "n_shots='x' "),
-        ("dtype = 'float16'", "dtype is fixed by notebook 02_alpha_sweep$"),
     ],
 )
 def test_an_injected_parameter_that_is_wrong_is_an_error_that_names_it(line, message, inject):
     inject(f"# Parameters\n{line}\n")
     with pytest.raises(SentenceError, match=f"^{message}"):
-        made(dtype="float32")
+        made()
 
 
 def test_a_notebook_that_the_package_does_not_have():

@@ -163,8 +163,6 @@ def test_the_page_of_another_file_is_a_foreign_file(place):
     words = ["explore", shutil.copy("records.jsonl", "other.jsonl"), "--html", "page.html"]
     assert "page.html exists and is not a page of the same RUN" in refused(*words)
     assert Path("page.html").read_bytes() == before
-    typed(*words, "--force")
-    assert Path("page.html").read_bytes() != before
 
 
 def test_the_copy_of_another_notebook_is_a_foreign_file(place):

@@ -35,7 +35,10 @@ FILTERED["incomplete_details"] = {"reason": "content_filter"}
 UNKNOWN_NUMBERS = chat()
 UNKNOWN_NUMBERS["choices"][0]["logprobs"] = None
 
-# By response: the reason why it is not used, and the words of the error with --strict.
+PARIS = answer("Paris", 0.5)
+
+# By response or answer of a record: the reason why it is not used, and the words of the error with
+# --strict, if there is one.
 UNUSED = {
     "limit": (chat("length"), "cut", "choice 0: the answer was cut (finish reason 'length')"),
     "limit of thoughts": (chat("length", content=None), "cut", "was cut before its text"),
@@ -52,15 +55,30 @@ UNUSED = {
     "other tokens": (chat(content="Rome"), "contradictory", "whose tokens spell a different text"),
     "no finish reason": (chat(None), "unreadable", "finish_reason=None must be text"),
     "no text": (chat(content=None), "no answer", "the answer has no text"),
+    "cut": (PARIS | {"finished": False}, "cut", "answers[0]: the answer was cut"),
+    "unreadable": (PARIS | {"log_prob": 5}, "unreadable", "answers[0]: log_prob=5 must be"),
+    "contradictory": (
+        PARIS | {"tokens": ["Rome"], "token_log_probs": [-1.0]},
+        "contradictory",
+        "answers[0]: an answer whose tokens spell a different text",
+    ),
+    "text alone": (PARIS | {"log_prob": None}, "no log-probabilities", None),
 }
 
 
-@pytest.mark.filterwarnings("ignore:1 answers .* left out", "ignore:.*had thoughts")
+@pytest.mark.filterwarnings(
+    "ignore:1 answers .* left out",
+    "ignore:.*had thoughts",
+    "ignore:.*have no log-probability",
+)
 @pytest.mark.parametrize("name", UNUSED)
-def test_a_response_that_is_not_used_is_counted_by_its_reason(name, write):
-    response, reason, sentence = UNUSED[name]
-    bodies = enumerate([chat(), response])
-    lines = [{"custom_id": f"q{n}", "response": {"body": body}} for n, body in bodies]
+def test_what_is_not_used_is_counted_by_its_reason(name, write):
+    second, reason, sentence = UNUSED[name]
+    if "log_prob" in second:
+        lines = [paris(0, PARIS), paris(1, second)]
+    else:
+        bodies = enumerate([chat(), second])
+        lines = [{"custom_id": f"q{n}", "response": {"body": body}} for n, body in bodies]
     path = write(*lines, name="responses.jsonl")
     given = (path, "--questions", questions_file(write, 3, 3))
     content = json_of(*given)
@@ -69,34 +87,10 @@ def test_a_response_that_is_not_used_is_counted_by_its_reason(name, write):
     used, unused, _ = content["answers"]
     assert (used["reason"], unused["reason"]) == ("", reason)
     assert (unused["pro"], unused["mistrust"]) == (None, False)
-    error = refused("score", *given, "--strict")
-    assert f"{path}, line 2" in error
-    assert sentence in error
-
-
-# By change of a record's answer: the reason, and the words of the error with --strict.
-UNUSED_IN_RECORDS = {
-    "cut": ({"finished": False}, "cut", "line 2, answers[0]: the answer was cut"),
-    "unreadable": ({"log_prob": 5}, "unreadable", "line 2, answers[0]: log_prob=5 must be"),
-    "contradictory": (
-        {"tokens": ["Rome"], "token_log_probs": [-1.0]},
-        "contradictory",
-        "line 2, answers[0]: an answer whose tokens spell a different text",
-    ),
-    "text alone": ({"log_prob": None}, "no log-probabilities", None),
-}
-
-
-@pytest.mark.filterwarnings("ignore:1 answers .* left out", "ignore:.*have no log-probability")
-@pytest.mark.parametrize("name", UNUSED_IN_RECORDS)
-def test_a_record_that_is_not_used_is_counted_by_its_reason(name, write):
-    change, reason, sentence = UNUSED_IN_RECORDS[name]
-    path = write(paris(0, answer("Paris", 0.5)), paris(1, answer("Paris", 0.5) | change))
-    content = json_of(path)
-    assert content["not_used"] == {"questions": {reason: 1}, "answers": {reason: 1}}
-    assert [row["mistrust"] for row in content["answers"]] == [False, False]
     if sentence is not None:
-        assert f"{path}, {sentence}" in refused("score", path, "--strict")
+        error = refused("score", *given, "--strict")
+        assert f"{path}, line 2" in error
+        assert sentence in error
 
 
 def test_a_cut_answer_that_is_more_probable_is_counted_and_marked(write):

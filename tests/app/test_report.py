@@ -102,26 +102,22 @@ def test_answers_that_cannot_be_judged_have_a_page_without_figures(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_browser_shows_and_prints_the_page_without_requests_or_overflow(page, nasty_page):
-    browsing = pytest.importorskip("test_browser", reason="playwright is not installed")
-    if browsing.CHROMIUM is None:
-        pytest.skip("Chromium is not installed")
-    with browsing.chromium() as browser:
-        for path, width in itertools.product((page, nasty_page), (400, 1370)):
-            with browsing.page_of(browser, path.as_uri(), width=width) as (tab, errors):
-                requests = []
-                tab.on("request", lambda request, seen=requests: seen.append(request.url))
-                tab.on("dialog", lambda dialog, seen=errors: seen.append(dialog.message))
-                tab.reload()
-                assert requests == [path.as_uri()]
-                assert errors == []
-                # On a phone the tables scroll, and the page does not.
-                assert tab.evaluate("document.documentElement.scrollWidth") <= width
-                assert tab.locator("svg").count() == 3
-                boxes = [figure.bounding_box() for figure in tab.locator("svg").all()]
-                assert all(box["width"] > 300 for box in boxes)
-                assert all(box["x"] + box["width"] <= width for box in boxes)
-                assert tab.pdf().startswith(b"%PDF-")
+def test_a_browser_shows_and_prints_the_page_without_requests_or_overflow(page, nasty_page, browse):
+    for path, width in itertools.product((page, nasty_page), (400, 1370)):
+        with browse(path.as_uri(), width=width) as (tab, errors):
+            requests = []
+            tab.on("request", lambda request, seen=requests: seen.append(request.url))
+            tab.on("dialog", lambda dialog, seen=errors: seen.append(dialog.message))
+            tab.reload()
+            assert requests == [path.as_uri()]
+            assert errors == []
+            # On a phone the tables scroll, and the page does not.
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width
+            assert tab.locator("svg").count() == 3
+            boxes = [figure.bounding_box() for figure in tab.locator("svg").all()]
+            assert all(box["width"] > 300 for box in boxes)
+            assert all(box["x"] + box["width"] <= width for box in boxes)
+            assert tab.pdf().startswith(b"%PDF-")
 
 
 if __name__ == "__main__":

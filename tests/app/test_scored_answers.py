@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from commands import answer, record
+from commands import answer, judged, record
 
 from pro_lib import evaluation, importing, metrics, scoring
 from pro_lib.app import scored_answers
@@ -16,12 +16,10 @@ from pro_lib.common.files import RunError
 
 def run_of(*questions, start=0):
     """A run of questions with (probability, right or None) of their only or first answer."""
-    rows = []
-    for n, (probability, is_right, *others) in enumerate(questions, start):
-        answers = [answer("x", probability)]
-        answers += [answer(f"y{m}", p) for m, p in enumerate(others)]
-        fields = {} if is_right is None else {"references": ["x" if is_right else "z"]}
-        rows.append(record(n, *answers, **fields))
+    rows = [
+        judged(n, probability, *others, correct=is_right)
+        for n, (probability, is_right, *others) in enumerate(questions, start)
+    ]
     return importing.import_answers(rows)
 
 

@@ -8,13 +8,11 @@ from alpha_scores import s_pro
 from test_damaged_input import WRITE
 
 from pro_lib import importing, scoring
-from pro_lib.app.experiment import Experiment
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.run_evaluation import evaluate
 from pro_lib.importing.splits import split_records
 from pro_lib.metrics.correctness import AnswerRules
-from pro_lib.runs.run import Run
 from pro_lib.runs.storage import RunInfo
 
 
@@ -23,19 +21,15 @@ def toy_run(answers, *, strategy="diverse_beam", references=None, split="test"):
 
     The token includes the ending.
     """
-    rows = []
-    for question, found in answers.items():
-        for rank, (text, p, *ending) in enumerate(found):
-            row = {"question_id": question, "rank": rank, "text": text, "finished": True}
-            row |= {"token_ids": [sum(text.encode())], "token_log_probs": [np.log(p)]}
-            row |= {"log_prob": np.log(p), "end_log_prob": np.log(*ending or [np.nan])}
-            rows.append(row)
-    ids = list(answers)
-    questions = pd.DataFrame({"question_id": ids, "question": [f"{q}?" for q in ids]})
-    references = references or {name: ["yes"] for name in ids}
-    questions = questions.assign(split=split, references=[references[q] for q in ids])
-    columns = list(rows[0]) if rows else []
-    return Run(pd.DataFrame(rows, columns=columns), questions, RunInfo("toy", "none", strategy))
+    records = []
+    for name, found in answers.items():
+        record = {"question_id": name, "question": f"{name}?", "split": split, "answers": []}
+        record["references"] = references[name] if references else ["yes"]
+        for text, p, *ending in found:
+            answer = {"text": text, "token_log_probs": [np.log(p)]}
+            record["answers"].append(answer | ({"end_log_prob": np.log(*ending)} if ending else {}))
+        records.append(record)
+    return replace(importing.import_answers(records), info=RunInfo("toy", "none", strategy))
 
 
 BEAMS = toy_run(
@@ -108,19 +102,12 @@ def test_a_text_or_a_token_that_is_unknown_costs_its_own_question_alone():
 
 
 def test_most_answers_with_log_probabilities_are_compared_on_their_questions():
-    records = []
-    for n in range(10):
-        answers = [{"text": "yes"}, {"text": "no"}]
-        for rank, answer in enumerate(answers if n < 8 else []):
-            answer["log_prob"] = -1.0 - n - rank
-        references = ["yes" if n % 3 else "else"]
-        records.append({"question_id": f"q{n}", "references": references, "answers": answers})
-    with pytest.warns(UserWarning, match="answers have no log-probability"):
-        run = importing.import_answers(records)
+    run, _ = beams_and_samples(10, 10)
+    log_probs = run.answers["log_prob"].mask(run.answers.index >= 8)
+    run = replace(run, answers=run.answers.assign(log_prob=log_probs))
     judged = evaluate(run, samples=run, similarities=LEXICAL)
-    assert judged.answers["question_id"].tolist() == [f"q{n}" for n in range(8)]
     assert judged.reasons == {"no log-probabilities": 2}
-    np.testing.assert_allclose(judged.baselines["NLL"], 1.0 + np.arange(8))
+    np.testing.assert_allclose(judged.baselines["NLL"], -log_probs[:8])
 
 
 def test_a_method_that_one_split_lacks_is_left_out_of_the_other():
@@ -221,14 +208,6 @@ def test_verdicts_of_records_come_before_references():
     judged = evaluate(replace(GREAT, answers=GREAT.answers.assign(correct=verdicts)))
     assert judged.correct.tolist() == verdicts
     assert judged.answers["rouge_l"].tolist() == [0.5, 1.0, 0.8]
-
-
-def test_an_answer_without_a_label_in_the_file_is_counted(tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("question_id,text,correct\na,yes,0\nb,no,1\nof another run,?,1\n")
-    judged = evaluate(BEAMS, samples=SAMPLES, rules=Experiment(correctness=str(path)).rules)
-    assert list(judged.correct) == [False, True]
-    assert "1 of 3 questions are left out (c): no reference (1)." in judged.sentence()
 
 
 @pytest.mark.parametrize("suffix", WRITE)

@@ -9,12 +9,7 @@ from test_labels import evaluation, label_all, planned_answers
 
 from pro_lib import metrics
 from pro_lib.evaluation import Splits
-from pro_lib.labels import (
-    LabelSample,
-    append_label,
-    is_label_sample,
-    plan_path,
-)
+from pro_lib.labels import LabelSample, append_label, plan_path
 from pro_lib.plots import label_answers
 from pro_lib.plots.settings import aurocs, overview
 
@@ -97,11 +92,3 @@ def test_labellers_have_a_row_for_their_repetitions_and_one_for_each_pair(labell
     table = label_answers.labellers([label_answers.LabelledSplits(Splits(judged, judged), both)])
     assert table["labeller"].tolist() == ["ada", "ben", "ada"]
     assert table["n_both"].tolist() == [6, 0, 10]
-
-
-def test_a_file_of_other_labels_is_not_a_sample(tmp_path):
-    path = tmp_path / "labels.csv"
-    path.write_text("question_id,text,correct\nq1,Paris,true\n")
-    assert not is_label_sample(path)
-    path.write_text('{"question_id": "q1", "text": "Paris", "correct": true}\n')
-    assert not is_label_sample(path)

@@ -1,25 +1,12 @@
 """The method P(True) of an experiment asks about the answers that are judged."""
 
-import numpy as np
 import pytest
+from test_judge import Judge
 
 from pro_lib.evaluation import evaluate
 from pro_lib.evaluation.p_true import with_p_true
 from pro_lib.importing import import_answers
 from pro_lib.metrics.correctness import AnswerRules
-
-
-class Recorder:
-    """A model that keeps the prompts, and believes every answer with a probability of 3/4."""
-
-    name, fingerprint = "recorder", "1"
-
-    def __init__(self):
-        self.prompts = []
-
-    def choice_log_probs(self, prompts, choices):
-        self.prompts += prompts
-        return np.log([[0.6, 0.2]] * len(prompts))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +22,7 @@ def test_the_model_is_asked_about_the_judged_answer(convention, judged, tmp_path
     run = import_answers([record])
     rules = AnswerRules(convention=convention)
     assert evaluate(run, rules=rules).answers["text"].tolist() == [judged]
-    model = Recorder()
+    model = Judge(row=[0.6, 0.2])
     cache = tmp_path / "replies.jsonl"
     scored = with_p_true(run, run, [], convention=convention, model=model, cache=cache)
     [prompt] = model.prompts

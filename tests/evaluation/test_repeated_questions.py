@@ -4,12 +4,11 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
+from commands import answer, record
 
 from pro_lib import importing
 from pro_lib.evaluation import evaluate, guarantee, miss_rate, set_threshold
 from pro_lib.metrics.correctness import AnswerRules
-from pro_lib.plots.captions import answer_sentence
 
 
 def records(n_texts, *, n_copies=1, relation=None):
@@ -17,16 +16,12 @@ def records(n_texts, *, n_copies=1, relation=None):
 
     The answers to questions with an even number are right.
     """
-    probabilities = np.random.default_rng(0).uniform(0.05, 0.5, (n_texts, 2))
-    texts = np.tile(np.arange(n_texts), n_copies)
+    texts = [*range(n_texts)] * n_copies
     rows = []
-    for row, text in enumerate(texts.tolist()):
-        low, high = sorted(probabilities[text])
-        right = text % 2 == 0
-        best = {"text": "x" if right else "y", "log_prob": np.log(high + 0.2 * right)}
-        other = {"text": "z", "log_prob": np.log(low / 2), "correct": False}
-        answers = [best | {"correct": right}, other]
-        rows.append({"question_id": row, "question": f"Question {text}?", "answers": answers})
+    for row, text in enumerate(texts):
+        best = answer("x", 0.5 + text / 100, correct=text % 2 == 0)
+        other = answer("z", 0.1, correct=False)
+        rows.append(record(row, best, other, question=f"Question {text}?"))
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         run = importing.import_answers(rows)
     if relation:
@@ -86,8 +81,3 @@ def test_labels_of_some_questions_are_said_to_be_of_these_only():
     whole = evaluate(run, rules=AnswerRules(labels=labels_of(run, 10)))
     assert whole.cautions() == ""
     assert whole.n_unlabelled == 0
-
-
-def test_a_caption_says_how_many_questions_have_no_label():
-    table = pd.DataFrame({"dataset": ["d"], "n_questions": [150], "n_unlabelled": [450]})
-    assert "450 further questions have no label" in answer_sentence(table)

@@ -92,6 +92,9 @@ PYTHON_NOT_RUN = {
     "import numpy as np\nimport pro_lib\nfrom uqlm": (
         "needs uqlm; tests/importing/test_logs.py runs it"
     ),
+    "import dataclasses\n\nimport anyio": (
+        "takes long; tests/app/test_ask.py runs it with fewer questions"
+    ),
     "from uqlm import": "needs uqlm and a model; run manually with uqlm 0.6.7",
     "rows = mean_nll.table(": "a cell that needs the module above it, which is not part of `plots`",
     "outputs = llm.generate(": "needs vLLM; test_response_formats.py reads its objects",

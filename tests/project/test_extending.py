@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from commands import answer, json_of, record, refused, typed
+from commands import json_of, judged, refused, typed
 from conftest import ROOT
 from markdown_it import MarkdownIt
 
@@ -26,10 +26,7 @@ BLOCKS = [
 
 @pytest.fixture
 def records(write):
-    return write(
-        record(0, answer("Paris", 0.5), answer("Rome", 0.25), references=["Paris"]),
-        record(1, answer("Oslo", 0.4), answer("Lima", 0.3), references=["Bern"]),
-    )
+    return write(judged(0, 0.5, 0.25, correct=True), judged(1, 0.4, 0.3, correct=False))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
-from commands import answer, record
+from commands import judged
 from conftest import ROOT
 from packaging.requirements import Requirement
 
@@ -55,9 +55,7 @@ def modules_of(*extras):
 
 
 def test_without_extras_files_are_scored_and_the_rest_says_what_to_install(write, tmp_path):
-    rows = [record(n, answer("Paris", 0.5 - n / 9), references=["Paris"]) for n in range(4)]
-    rows[3]["references"] = ["Rome"]
-    records = str(write(*rows))
+    records = str(write(*[judged(n, 0.5 - n / 9, correct=n < 3) for n in range(4)]))
     code = f"""
 import pro_lib
 from pro_lib import metrics, scoring, runs, importing, evaluation, plots

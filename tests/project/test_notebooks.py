@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import warnings
+from functools import partial
 from types import SimpleNamespace
 from unittest import mock
 
@@ -17,10 +18,12 @@ from parameter_values import OTHER, write_records
 from pro_lib.app.experiment import Experiment
 from pro_lib.app.notebook_parameters import cell_values
 from pro_lib.common.validation import SentenceError
+from pro_lib.plots import worlds
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 NAMES = [path.stem for path in NOTEBOOKS]
 EACH = pytest.mark.parametrize("path", NOTEBOOKS, ids=NAMES)
+EXPLORER = ROOT / "notebooks" / "00_explore_examples.ipynb"
 QUICK = ROOT / "notebooks" / "02_alpha_sweep.ipynb"
 
 
@@ -88,7 +91,10 @@ def run_cells(path, folder, **parameters):
     namespace = {"display": print, "In": ["# Parameters\n" + "\n".join(f"{n} = 0" for n in given)]}
     shell = mock.Mock(user_ns=namespace)
     running = mock.patch.object(IPython, "get_ipython", return_value=shell)
-    with running, contextlib.chdir(folder), warnings.catch_warnings(action="ignore"):
+    # 20,000 questions of each simulated world take seconds.
+    small_worlds = mock.patch.object(worlds, "table", partial(worlds.table, n_questions=200))
+    quiet = warnings.catch_warnings(action="ignore")
+    with running, small_worlds, contextlib.chdir(folder), quiet:
         for number, cell in enumerate(code_cells(path)):
             exec(compile(cell, f"{path.name}, code cell {number}", "exec"), namespace)
             if number == 1:  # the parameters cell
@@ -101,17 +107,15 @@ def generations(tmp_path_factory):
     return tmp_path_factory.mktemp("generations")
 
 
-# The slow ones run in a kernel; test_cli.py runs a small notebook in one.
+# The explorer needs a kernel. The tutorials run others in one.
 @pytest.mark.parametrize(
-    ("path", "run_notebook"),
+    "path",
     [
-        pytest.param(QUICK, run_cells),
-        *(pytest.param(path, execute, marks=pytest.mark.slow, id=path.stem) for path in NOTEBOOKS),
+        pytest.param(path, marks=() if path == QUICK else pytest.mark.slow, id=path.stem)
+        for path in NOTEBOOKS
     ],
 )
-def test_it_runs_with_parameters_that_its_cell_does_not_declare(
-    path, run_notebook, generations, tmp_path
-):
+def test_it_runs_with_parameters_that_its_cell_does_not_declare(path, generations, tmp_path):
     declared = cell_values(path)
     named = {"model": "facts-1m", "dataset": "world-facts"}
     for name, value in named.items():
@@ -120,6 +124,7 @@ def test_it_runs_with_parameters_that_its_cell_does_not_declare(
     undeclared = {"batch_size": 8, "device": "cpu"}
     assert not undeclared.keys() & declared.keys()
     small = {"limit": 40, "n_answers": 4, "generations_dir": str(generations)}
+    run_notebook = execute if path == EXPLORER else run_cells
     run_notebook(path, tmp_path, **named, **undeclared, **small)
     name = first_figure(path)
     _, drawn, table = made = [tmp_path / f"{name}.{kind}" for kind in ("png", "svg", "csv")]

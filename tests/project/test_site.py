@@ -16,8 +16,8 @@ import yaml
 from conftest import ROOT
 from formulas import PageError, typeset
 from redirects import read_redirects
-from test_browser import CHROMIUM, NOTEBOOK, browser_page
 
+NOTEBOOK = ROOT / "notebooks" / "00_explore_examples.ipynb"
 MODULES = sorted((ROOT / "pro_lib").rglob("[a-z]*.py"))
 CONFIG = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
@@ -196,7 +196,6 @@ def served(site):
         server.shutdown()
 
 
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 VISITED = ("index", "explanation/pro", "gallery", "notebooks/00_explore_examples", "api/scoring")
 CLIPPED_FORMULAS = """
 [...document.querySelectorAll('div.formula')]
@@ -205,10 +204,9 @@ CLIPPED_FORMULAS = """
 
 
 @pytest.mark.slow
-@needs_browser
 @pytest.mark.parametrize("width", [1370, 400])
-def test_pages_and_formulas_fit_the_window_and_load_nothing_from_the_network(served, width):
-    with browser_page(f"{served}/index.html", width=width) as (page, errors):
+def test_pages_and_formulas_fit_the_window_and_load_nothing_from_the_network(served, browse, width):
+    with browse(f"{served}/index.html", width=width) as (page, errors):
         urls = []
         page.on("request", lambda request: urls.append(request.url))
         for name in VISITED:
