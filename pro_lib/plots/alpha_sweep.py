@@ -21,10 +21,10 @@ from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, per_setting, with_se
 from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values, draw_curves
 
 _SHOWN = (
-    "AUROC of PRO against α (lines), and of NLL (dotted lines). Bands are 95 % confidence "
-    "intervals of PRO minus NLL, drawn around PRO, so that the two differ where a band does not "
-    "contain the dotted line; a band widens where the two order only a few questions differently, "
-    "because the interval then rests on these few, and ends where they order all questions alike."
+    "AUROC of PRO against α (lines) and of NLL (dotted lines), with 95 % confidence intervals of "
+    "PRO minus NLL around PRO (bands), so that the two differ where a band does not contain the "
+    "dotted line. A band widens where both order only a few questions differently, because the "
+    "interval then rests on these few."
 )
 _CHOSEN: dict[str, Any] = {
     "mec": "black",

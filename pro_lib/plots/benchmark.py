@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pro_lib.evaluation.alpha_choice import Splits, select_alpha
@@ -13,17 +14,16 @@ from pro_lib.plots.captions import (
     join_caption,
     listed,
     significant_signs,
-    verdicts,
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
 from pro_lib.plots.settings import counted_methods, method_columns, method_labels, per_setting
-from pro_lib.plots.style import COLORS, Figure, drawn_methods
+from pro_lib.plots.style import COLORS, Figure, drawn_methods, set_ticks
 
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, for the most probable answer that any "
-    "decoding found (figures of α and K judge that of beams, so that AUROC of NLL can differ); "
-    "symbols beside the numbers mark significant differences to PRO in paired tests, corrected for "
+    "decoding found (figures of α and K judge that of beams, so that AUROC of NLL can differ). "
+    "Symbols beside the numbers mark significant differences to PRO in paired tests, corrected for "
     "all methods and settings (Holm), as intervals are not."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
@@ -112,6 +112,7 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
     ) as (figure, panels):
         for ax, _ in panels:
             ax.axvline(_CHANCE, label="chance (0.5)", color="black", lw=0.9, ls=":", zorder=1)
+            set_ticks(ax.xaxis, np.arange(0.1, 1, 0.2 / figure_columns).tolist())
     return figure
 
 
@@ -124,22 +125,18 @@ def caption(table: pd.DataFrame) -> str:
         auroc_minus_nll_high=-others["auroc_minus_pro_low"],
     )
     findings = [comparison(others[others["method"] == "NLL"], "PRO", family=others)]
-    signs = _signs(table)
-    drawn = _drawn(table)
+    drawn = _drawn(table).assign(sign=_signs(table))
     for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
-        if (signs[rows.index] == -1).any() and not (signs[rows.index] == 1).any():
-            findings.append(f"{words}No method is significantly better than PRO.")
-        for verdict, chosen in verdicts(rows, signs[rows.index]):
-            if verdict.startswith("significantly"):
-                sentence = (
-                    f"{words}{verdict.capitalize()} PRO (with the number of settings): "
-                    f"{listed(counted_methods(chosen))}"
-                )
-                is_below_chance = chosen["auroc_high"] < _CHANCE
-                if is_below_chance.any():
-                    names = listed(counted_methods(chosen[is_below_chance]))
-                    sentence += f"; the interval is below 0.5 (chance) for {names}"
-                findings.append(f"{sentence}.")
+        groups = {
+            "significantly better than PRO": rows["sign"] == 1,
+            "significantly worse": rows["sign"] == -1,
+            "with the whole interval below 0.5 (chance)": rows["auroc_high"] < _CHANCE,
+        }
+        parts = [
+            f"{name}: {listed(counted_methods(rows[chosen]) or ['none'])}"
+            for name, chosen in groups.items()
+        ]
+        findings.append(f"{words}Methods (with the number of settings) {'; '.join(parts)}.")
     return join_caption(_SHOWN, drawn, *findings)
 
 

@@ -44,7 +44,9 @@ _TERMS = {
     "nats": "unit of the entropy with natural logarithms",
     "ROUGE-L": "F1 of the words that an answer shares with a reference in the same order",
     "repeats counted": "an answer that is found twice counts twice",
-    "each answer once": "an answer that is found twice counts once",
+    "each answer once": "an answer that is found twice counts once, so that numbers can differ "
+    "from figures in which repeats count",
+    "exact search": "search for all answers with p of at least its own α, and the greedy answer",
     "facts-1m": "small model made for these questions, with 1.0 million parameters",
     "facts-2m": "small model made for these questions, with 2.3 million parameters",
     "smollm2-135m": "SmolLM2 with 135 million parameters",
@@ -76,11 +78,7 @@ def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
         Abbreviations: p, probability of an answer.
     """
     found = " ".join(filter(None, findings))
-    counts = answer_sentence(table)
-    if "significant" in found and "Holm" not in shown:
-        correction = "significance is corrected for all comparisons (Holm), intervals are not"
-        counts = f"{counts[:-1]}; {correction}."
-    paragraphs = [f"{shown} {counts}", found]
+    paragraphs = [f"{shown} {answer_sentence(table)}", found]
     text = "\n\n".join(filter(None, paragraphs))
     terms = f"{ABBREVIATIONS}{'; '.join(_terms(text, table))}."
     if "interval" in text and " minus " in text:
@@ -89,6 +87,9 @@ def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
         terms += (
             "; none is drawn where both scores order all questions alike." if are_alike else "."
         )
+    if "significant" in found and "Holm" not in shown:
+        terms += " Significance is corrected for all comparisons of a sentence (Holm), "
+        terms += "and intervals are not."
     return f"{text}\n\n{terms}"
 
 

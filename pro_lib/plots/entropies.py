@@ -12,16 +12,23 @@ from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Entropy of the answers to {n_drawn} of {n_questions} questions{each}, evenly spaced in the "
-    "order of a guaranteed lower bound (line): the tree bound of an exact search with α = {alpha}. "
-    "An estimate (circle) is the mean, over {n_samples} samples, of the sum of the next-token "
-    "entropies along a sample. Its 95 % confidence interval may be narrower than the circle, and "
-    "an arrow marks one that goes on below the axis; an estimate below the bound is too small by "
-    "chance."
+    "Entropy of the answers to {n_drawn} questions{each}, evenly spaced in the order of a "
+    "guaranteed lower bound (line), the tree bound of an exact search with α = {alpha}. An "
+    "estimate (circle, which can hide its 95 % confidence interval) is the mean, over {n_samples} "
+    "samples, of the sum of the next-token entropies along a sample. Estimates and intervals can "
+    "lie below the bound, because so few samples often miss rare answers with a large sum."
 )
 _MOST_QUESTIONS = 60
 _TICKS = (0.1, 0.3, 1, 3, 10, 30, 100)
-_ARROW: dict[str, Any] = {"marker": 7, "ls": "", "ms": 4, "color": COLORS[0]}  # downwards
+_ARROW: dict[str, Any] = {
+    "color": COLORS[0],
+    "ls": "",
+    "marker": 7,  # downwards
+    "ms": 4,
+    "clip_on": False,
+    "zorder": 3,  # in front of the axis
+    "label": "interval goes on below the axis",
+}
 _STYLES: dict[str, dict[str, Any]] = {
     "tree_bound": {"label": "lower bound", "color": COLORS[1], "lw": 1},
     "entropy": {
@@ -73,7 +80,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     values = table[list(_STYLES)]
     least = 0.8 * values[values > 0].min(axis=None)
     with labelled_figure(
-        table.drop(columns="n_questions", errors="ignore"),
+        table,
         *("model", "dataset"),
         title="Entropy of the answers to single questions",
         x="share of the questions with a smaller lower bound",
@@ -90,7 +97,8 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
             for column, style in _STYLES.items():
                 ax.plot(shares, some[column], **style)
             is_cut = low.to_numpy() == least
-            ax.plot(shares[is_cut], low[is_cut], **_ARROW)
+            if is_cut.any():
+                ax.plot(shares[is_cut], low[is_cut], **_ARROW)
             ax.set_yscale("log")
             set_ticks(ax.xaxis, SHARE_TICKS)
             set_ticks(ax.yaxis, _TICKS)
@@ -106,7 +114,6 @@ def caption(table: pd.DataFrame) -> str:
     sizes = settings.size()
     shown = _SHOWN.format(
         n_drawn=span(sizes.clip(upper=_MOST_QUESTIONS), "{}"),
-        n_questions=span(table["n_questions"], "{:,.0f}"),
         each=" in each setting" * (len(sizes) > 1),
         alpha=span(table["search_alpha"], "{:g}"),
         n_samples=span(table["n_samples"], "{}"),
@@ -119,7 +126,8 @@ def caption(table: pd.DataFrame) -> str:
         shares[name] = f"{span(100 * means['tree_bound'] / means['entropy'], '{:.0f}')} %"
     bounds = span(settings["tree_bound"].mean(), "{:.2f}")
     finding = (
-        f"The mean lower bound is {bounds} nats, which is {shares['all']} of the mean entropy: "
+        f"Over all n questions, the mean lower bound is {bounds} nats, which is {shares['all']} "
+        "of the mean entropy: "
         f"{shares['least']} in the quarter of the questions with the smallest bounds, and "
         f"{shares['most']} in the quarter with the largest."
     )

@@ -9,17 +9,17 @@ import pandas as pd
 
 from pro_lib import metrics, scoring
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, alpha_grid
-from pro_lib.plots.captions import join_caption, listed, percent_span, span
+from pro_lib.plots.captions import join_caption, listed, percent_span, setting_names, span
 from pro_lib.plots.figure import checked_table, draw_against_alpha, labelled_figure
 from pro_lib.plots.settings import per_setting, with_run
 from pro_lib.plots.style import Figure
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Share of the answers with p ≥ α that diverse beam search with {} beams finds, and share of "
-    "the questions with such answers for which it finds all of them. An exact search finds all "
-    "answers with p ≥ α; the share of the questions that have such answers is in parentheses, and "
-    "all shares are counts over these questions, without confidence intervals."
+    "Share of the answers with p ≥ α, as an exact search finds them, that diverse beam search with "
+    "{} beams finds too, and share of the questions for which it finds all of them. Both are "
+    "counts, without confidence intervals, over the questions that have such answers, whose share "
+    "of all questions is in parentheses."
 )
 # The thresholds that are reported, besides the α of the search and the default α.
 SEARCH_ALPHAS = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
@@ -174,6 +174,9 @@ def caption(table: pd.DataFrame, *, n_beams: int = 10) -> str:
     ends = table[table["alpha"].isin([table["alpha"].min(), table["alpha"].max()])]
     recalls = ends.dropna(subset="recall").groupby("alpha")["recall"].agg(percent_span)
     parts = listed(f"{recall} of the answers at α = {alpha:g}" for alpha, recall in recalls.items())
+    empty = ends[ends["recall"].isna()]
+    if len(empty):
+        parts += f" (there are none for {listed(setting_names(empty))})"
     smallest = table[table["alpha"] == table["alpha"].min()]
     costs = [span(smallest[f"{name}_forwards"], "{:.0f}") for name in ("token", "beam")]
     finding = (

@@ -31,11 +31,10 @@ from pro_lib.plots.settings import method_columns, per_setting, with_setting
 from pro_lib.plots.style import Figure, distinct_values
 
 _SHOWN = (
-    "AUROC of PRO with beams, and of other scores of the answers that an exact search finds, minus "
-    "that of PRO with this search, with 95 % confidence intervals (“same α” is that of the first "
-    "row); where no answer is probable enough for the search, it has the greedy answer alone, "
-    "although beams may have a more probable one, and a question to which either has no complete "
-    "answer is left out."
+    "AUROC of each score minus that of PRO with an exact search, with 95 % confidence intervals; "
+    "rows without “beams” use the answers of this search. Each row chooses its own α on validation "
+    "questions (“same α”: that of the first row), and questions to which beams or search find no "
+    "complete answer are left out."
 )
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
@@ -126,9 +125,8 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         *("dataset", "model", "protocol"),
         value="auroc_minus_pro",
         title="AUROC of scores minus that of PRO with an exact search",
-        x="AUROC minus that of PRO with an exact search",
+        x="AUROC minus that of PRO with an exact search; at the right, AUROC (α)",
         figure_columns=figure_columns,
-        heading="AUROC (α)",
         reference=_ANSWERS["threshold"],
         row_height=0.18,
     ) as (figure, _):
@@ -136,16 +134,13 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Compare PRO of beams, with its own α and with that of the search, with the exact search."""
-    is_same = table["alpha_choice"] == "exact search"
-    options: dict[str, Any] = {"quantity": "auroc_minus_pro"}
-    options["reference"] = "PRO with the search"
-    same = "PRO with beams at the same α"
-    findings = [
-        comparison(_beams(table, ~is_same), "PRO with beams", **options),
-        comparison(_beams(table, is_same), same, **options),
-    ]
+    """Compare PRO of beams, with its own α, and the other scores with PRO of the exact search."""
+    is_own = table["alpha_choice"] == "validation"
+    options: dict[str, Any] = {"quantity": "auroc_minus_pro", "reference": "PRO with the search"}
     others = _others(table)
+    of_beams = comparison(_beams(table, is_own), "PRO with beams", **options)
+    nll = comparison(others[others["method"] == "NLL"], "NLL", family=others, **options)
+    findings = [nll.removesuffix(".")]
     for words, rows in verdicts(others, significant_signs(others, "auroc_minus_pro")):
         if words.startswith("significantly"):
             has_one_model = len(distinct_values(table, "model")) == 1
@@ -154,8 +149,9 @@ def caption(table: pd.DataFrame) -> str:
                 f"{listed(some['method'])} ({setting})"
                 for setting, some in rows.groupby(settings, sort=False)
             ]
-            findings.append(f"Other {words.removesuffix(' than')} scores: {listed(parts)}.")
-    return join_caption(_SHOWN, table, *findings)
+            findings.append(f"{words.removesuffix(' than')}: {listed(parts)}")
+    of_others = "; ".join(filter(None, findings))
+    return join_caption(_SHOWN, table, of_beams, of_others and f"{of_others}.")
 
 
 def _beams(table: pd.DataFrame, chosen: pd.Series) -> pd.DataFrame:

@@ -184,7 +184,8 @@ def _write_title(figure: Figure, title: str, entries: Mapping[str, Any]) -> None
     shape: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
     shape["ncols"] = ceil(max(len(entries), 1) / n_rows)
     # A title of the figure itself would lie over the legend.
-    shape |= {"title": textwrap.fill(title, int(13.5 * figure.get_figwidth()))}
+    width = int(13.5 * figure.get_figwidth())
+    shape["title"] = textwrap.fill(title, width, break_on_hyphens=False)
     shape |= {"title_fontproperties": {"size": 8.5, "weight": "bold"}}
     legend = figure.legend(entries.values(), entries, loc="outside upper center", **shape)
     legend.get_title().set_multialignment("center")
@@ -293,11 +294,11 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     if heading:
         ax.text(1, -0.55, indent + heading, **{**beside, "va": "bottom"})
         ax.title.set_y(1 + 0.45 / len(names))
-    width = ax.bbox.width / ax.figure.dpi  # inches
-    for name, text in _row_texts(ax, rows, value, least).items():
-        words = text.replace(" to ", "\n ") if width < 1.5 else text
-        ax.text(1, names.index(str(name)), indent + words, linespacing=0.95, **beside)
-    ax.locator_params(axis="x", nbins=round(np.clip(2.5 * width - 1, 2, 5)))
+    for name, text in _row_texts(rows, value, least).items():
+        words = indent + text.replace(" to ", f" to\n{indent}")
+        ax.text(1, names.index(str(name)), words, linespacing=0.95, **beside)
+    n_intervals = np.clip(2.5 * ax.bbox.width / ax.figure.dpi - 1, 2, 5)
+    ax.locator_params(axis="x", nbins=round(n_intervals))
 
 
 def _draw_signs(ax: Axes, rows: pd.DataFrame, **look: Any) -> None:
@@ -363,19 +364,17 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
             if "sign" in table and (table["sign"] == sign).any():
                 label = f"significantly {word} than {reference}"
                 panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
+        if least is not None:
+            label = minus(f"off the axis, below {least:g} (number at the right)")
+            panels[0][0].plot(np.nan, np.nan, color="black", label=label, **_ARROW)
         yield figure, panels
 
 
-def _row_texts(ax: Axes, rows: pd.DataFrame, value: str, least: float | None) -> pd.Series:
+def _row_texts(rows: pd.DataFrame, value: str, least: float | None) -> pd.Series:
     """Return the text at the right of each row: the column text, or the values below the axis."""
-    least = -np.inf if least is None else least
-    below = rows[rows[value] < least]
-    ends = rows[[name for name in (value, f"{value}_low") if name in rows]]
-    if (ends < least).any(axis=None):
-        label = minus(f"value (at the right) or interval below {least:.2f}")
-        ax.plot(np.nan, np.nan, color="black", label=label, **_ARROW)  # for the legend
     if "text" in rows:
         return rows.groupby("row")["text"].first()
+    below = rows[rows[value] < (-np.inf if least is None else least)]
     return below.groupby("row")[value].agg(span, form="{:.2f}")
 
 
@@ -431,7 +430,6 @@ def draw_beside_nll(
         rows = rows.assign(**ends)
         for model, value in nll.groupby(rows["model"]).first().items():
             ax.axhline(value, color=line_style(models.index(model))["color"], **_NLL)
-        ax.plot()  # for the legend
     draw_curves(ax, rows, "model", models, x, **style)
     if "auroc_minus_nll_low" in rows:
         several = len(models) > 1

@@ -15,9 +15,9 @@ from pro_lib.plots.style import Figure, distinct_values
 
 _SHOWN = (
     "AUROC of PRO with the K most probable answers of every question, whatever their p, and at the "
-    "right with those that have p ≥ α (adaptive K). Bars are 95 % confidence intervals of PRO "
-    "minus NLL, drawn around PRO, so that the two differ where a bar does not contain the dotted "
-    "line of NLL."
+    "right with the answers that have p ≥ α (adaptive K). Bars are 95 % confidence intervals of "
+    "PRO minus NLL, drawn around PRO, so that the two differ where a bar does not contain the "
+    "dotted line of NLL."
 )
 
 
@@ -77,7 +77,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         table.assign(place=table["k"].astype(float).fillna(end)),
         *("dataset", "protocol"),
         title="AUROC of PRO against the number of answers",
-        x="K: PRO uses the K most probable answers",
+        x="K most probable answers that PRO uses, or all with p ≥ α",
         y="AUROC",
         figure_columns=figure_columns,
         sharex=True,
@@ -91,7 +91,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
                 draw_beside_nll(ax, some, models, "place", of_paper, **options)
             ax.axvline(largest + 0.8, color="black", lw=0.6)
             ax.set_xlim(0.4, end + 1.4)
-            ax.set_xticks([*range(1, largest + 1), end], [*range(1, largest + 1), "adaptive"])
+            ax.set_xticks([*range(1, largest + 1), end], [*range(1, largest + 1), "p ≥ α"])
     return figure
 
 

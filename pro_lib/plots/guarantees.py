@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,7 +9,7 @@ import pandas as pd
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.guarantees import guarantee
 from pro_lib.evaluation.judgement import accuracy_of
-from pro_lib.plots.captions import join_caption, listed, percent_span, span
+from pro_lib.plots.captions import join_caption, listed, percent_span, setting_names, span
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import (
     is_by_labels,
@@ -24,23 +23,20 @@ from pro_lib.plots.style import (
     distinct_values,
     drawn_methods,
     line_style,
+    set_ticks,
 )
 
 _SHOWN = (
-    "Share of the test questions that each method lets the model answer, and accuracy of these "
-    "answers with its 95 % confidence interval; with α = {alpha}, PRO differs from NLL only if "
-    "several answers have p ≥ α. {n} validation questions choose the threshold of the uncertainty "
-    "so that this accuracy (dashed lines) is guaranteed with a confidence of {confidence:g} % for "
-    "each method and accuracy (not jointly); with so few questions, the guarantee is below the "
-    "accuracy that they show, and an accuracy without a symbol is not guaranteed{not_drawn}."
+    "Share of the test questions that each method answers, those with an uncertainty below a "
+    "threshold, and accuracy of these answers with its 95 % confidence interval. The threshold is "
+    "the largest percentile of this uncertainty (so that shares are round) for which {n} "
+    "validation questions show the guaranteed accuracy (dashed line) with {confidence:g} % "
+    "confidence, for each method and accuracy by itself (no symbol: no guarantee){not_drawn}."
 )
 _SETTING = ["dataset", "model", "protocol"]
-_QUANTITIES = {"share answered": "coverage", "their accuracy": "accuracy"}
-_ALL_ANSWERED: dict[str, Any] = {
-    "color": "black",
-    "lw": 0.8,
-    "ls": ":",
-    "label": "accuracy of all answers",
+_QUANTITIES = {
+    "share\nanswered": "coverage",
+    "accuracy of the\nanswered questions": "accuracy",
 }
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
@@ -154,8 +150,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     of_all = shown.get("n_correct", np.nan) / shown.get("n_questions", np.nan)
     names = distinct_values(table, "row")
     styles = {
-        target: line_style(index) | {"label": f"guaranteed accuracy {target:g}"}
-        for index, target in enumerate(sorted(shown["target"].unique()))
+        target: line_style(index) for index, target in enumerate(sorted(shown["target"].unique()))
     }
     with row_figure(
         shown.drop(columns="n_questions", errors="ignore").assign(of_all=of_all),
@@ -177,10 +172,15 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
             quantity = rows["quantity"].iloc[0]
             ax.set_xlabel(quantity)
             if _QUANTITIES[quantity] == "accuracy":
-                for value in rows["of_all"].dropna().unique():
-                    ax.axvline(value, **_ALL_ANSWERED)
                 for target, style in styles.items():
-                    ax.axvline(target, color=style["color"], lw=0.8, ls="--")
+                    dashed = {"color": style["color"], "lw": 0.8, "ls": "--"}
+                    ax.axvline(target, **dashed)
+                    label = f"guaranteed accuracy {target:g}"
+                    ax.plot(np.nan, np.nan, **style | dashed, label=label)  # for the legend
+                for value in rows["of_all"].dropna().unique():
+                    label = "accuracy of all answers"
+                    ax.axvline(value, color="black", lw=0.8, ls=":", label=label)
+                set_ticks(ax.xaxis, np.arange(0, 1, 0.2 / figure_columns).tolist())
                 continue
             ax.set_xlim(left=0)
             guaranteed = rows.loc[rows["coverage"].notna(), "row"]
@@ -209,23 +209,21 @@ def caption(table: pd.DataFrame) -> str:
         goal, unit = ("", "") if parts else ("an accuracy of ", " of the questions")
         answered = f"for {percent_span(shares)}{unit}" if len(shares) else "not drawn"
         parts.append(f"{len(shares) or 'none'} can guarantee {goal}{target:g} ({answered})")
+    n = span(drawn["n_validation"], "{:,.0f}")
     findings = [f"Of {len(drawn) // len(parts)} {methods}, {listed(parts)}."]
     known = drawn[(drawn["coverage"] > 0) & drawn["accuracy"].notna()]
     if len(known):
         n_below = (known["accuracy_high"] < known["target"]).sum()
         of_all = known["n_correct"] / known["n_questions"]
         findings.append(
-            f"The accuracy of the test questions is {span(known['accuracy'])} ({span(of_all)} if "
-            "all are answered), and its interval is below the guarantee in "
-            f"{n_below} of {len(known)} cases."
+            f"With only {n} questions, guarantees are cautious: test answers have an "
+            f"accuracy of {span(known['accuracy'])} ({span(of_all)} if all are answered), with "
+            f"an interval entirely below the guarantee in {n_below} of {len(known)} cases."
         )
     by_labels = _BY_LABELS if is_by_labels(table) else ""
-    n = span(drawn["n_validation"], "{:,.0f}")
     not_drawn = ""
     if len(left_out):
-        names = listed(left_out["model"] + " on " + left_out["dataset"])
-        not_drawn = f"; no accuracy is guaranteed for {names} (not drawn)"
+        not_drawn = f"; nothing is guaranteed for {listed(setting_names(left_out))} (not drawn)"
     confidence = 100 * table["confidence"].iloc[0]
-    alpha = span(drawn["alpha"].dropna(), "{:g}")
-    shown = _SHOWN.format(alpha=alpha, confidence=confidence, n=n, not_drawn=not_drawn)
+    shown = _SHOWN.format(n=n, confidence=confidence, not_drawn=not_drawn)
     return join_caption(shown, drawn, *findings, by_labels)

@@ -21,7 +21,7 @@ from pro_lib.plots.style import (
 
 _SHOWN = (
     "Mean number K of answers to a question that PRO uses: those with p ≥ α, and at least one. "
-    "Bands are 95 % confidence intervals of the mean, which may be as narrow as the lines."
+    "Bands are 95 % confidence intervals of the mean; lines hide narrow ones."
 )
 
 
@@ -61,7 +61,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2, alpha_scale: str = "lo
         sharex=True,
     ) as (figure, panels):
         for ax, rows in panels:
-            style: dict[str, Any] = {"marker": ".", "clip_on": False}
+            style: dict[str, Any] = {"marker": ".", "clip_on": False, "edge": 0}
             draw_curves(ax, rows, "model", models, "alpha", "mean_k", **style)
             alpha_axis(ax, alpha_scale)
             set_ticks(ax.yaxis, range(1, int(np.ceil(table["mean_k"].max())) + 1, 3))

@@ -34,10 +34,11 @@ from pro_lib.plots.style import PRINTED, Figure, distinct_values, drawn_methods
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _SHOWN = (
     "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
-    "of ROUGE-L above which an answer counts as correct; symbols at the right mark significant "
+    "of ROUGE-L above which an answer counts as correct. Symbols at the right mark significant "
     "differences in paired tests, corrected for all methods and settings at a threshold (Holm), as "
     "intervals are not."
 )
+_LEAST = -0.25  # where the axis begins
 
 
 @per_setting
@@ -102,7 +103,8 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the difference in AUROC to NLL at three thresholds: a row for each method.
 
-    There is a panel for each setting. Values that the paper printed are grey.
+    There is a panel for each setting. Values that the paper printed are grey. The axis begins at
+    -0.25. An arrow at the edge stands for a smaller difference; the numbers are at the right.
 
     Args:
         table: needs the columns rouge_threshold, method, and auroc_minus_nll with its interval. It
@@ -121,15 +123,15 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         *("model", "dataset", "protocol"),
         value=GAIN[0],
         group="group",
-        title="AUROC minus that of NLL, by the threshold of a correct answer",
+        title="AUROC minus that of NLL, by ROUGE-L threshold",
         x="AUROC minus that of NLL",
         figure_columns=figure_columns,
         row_height=0.28,
         least_row_height=0.16,
+        least=_LEAST,
     ) as (figure, panels):
         names = distinct_values(table, "row")
         for ax, rows in panels:
-            ax.locator_params(axis="x", nbins=1 + 2 * figure_columns)
             paper = printed(rows).merge(rows[["method", "row"]].drop_duplicates(), on="method")
             if len(paper):
                 ax.plot(paper[GAIN[0]], paper["row"].map(names.index), **PRINTED)
@@ -145,25 +147,25 @@ def caption(table: pd.DataFrame) -> str:
     first, last = tests["rouge_threshold"].agg(["min", "max"])
     findings = []
     for words, rows in by_protocol(tests[is_enough]):
+        if rows.empty:
+            continue
         signs = rows.groupby(["label", "setting"])["sign"]
         lowest, highest = signs.transform("min"), signs.transform("max")
-        is_alike = (rows["method"] == "PRO") & (lowest == 0) & (highest == 0)
         at_first = rows["rouge_threshold"] == first
         parts = [
             f"{listed(counted_methods(rows[chosen & at_first]))}, {verdict}"
             for verdict, chosen in (
                 ("better at every threshold", lowest == 1),
+                ("better at some", (highest == 1) & (lowest < 1)),
                 ("worse at every threshold", highest == -1),
-                ("at some thresholds only", lowest != highest),
-                ("at none", is_alike),
+                ("worse at some", (lowest == -1) & (highest > -1)),
             )
             if chosen.any()
         ]
-        if parts:
-            findings.append(
-                f"{words}Significant differences to NLL (with the number of settings): "
-                f"{'; '.join(parts)}."
-            )
+        findings.append(
+            f"{words}Methods that differ significantly from NLL (with the number of settings): "
+            f"{'; '.join([*parts, 'no others'] if parts else ['none'])}."
+        )
         others = rows[rows["method"] != "PRO"].groupby(["label", "setting"])[GAIN[0]]
         changes = others.last() - others.first()
         if len(changes) and first < last:

@@ -45,6 +45,7 @@ STYLE = sns.axes_style("ticks", {"axes.grid": True, "grid.color": "#e6e6e6"}) | 
     **dict.fromkeys(("axes.spines.top", "axes.spines.right", "legend.frameon"), False),
     # Without it, Matplotlib searches the ticks for the place, in a third of the layout's time.
     "axes.titley": 1.0,
+    "figure.constrained_layout.wspace": 0.05,
     "text.parse_math": False,  # an answer may contain dollar signs
     "font.size": 8,
     "lines.markersize": MARKER_SIZE,
@@ -109,9 +110,19 @@ def alpha_axis(ax: Axes, scale: str = "log") -> None:
 
 
 def draw_curve(
-    ax: Axes, line: pd.DataFrame, x: str, y: str, *, bars: bool = False, **style: Any
+    ax: Axes,
+    line: pd.DataFrame,
+    x: str,
+    y: str,
+    *,
+    bars: bool = False,
+    edge: float = 0.5,
+    **style: Any,
 ) -> None:
-    """Draw a line with its interval, `<y>_low` to `<y>_high`, as a band or as bars."""
+    """Draw a line with its interval, `<y>_low` to `<y>_high`, as a band or as bars.
+
+    The edges of a band have the width `edge`, in points.
+    """
     ax.plot(line[x], line[y], **style)
     if f"{y}_low" not in line:
         return
@@ -121,7 +132,7 @@ def draw_curve(
         ax.vlines(line[x], *ends, color=color, lw=0.8)
     else:
         step: Literal["post"] | None = "post" if style.get("drawstyle") == "steps-post" else None
-        look: dict[str, Any] = {"fc": (color, 0.12), "ec": (color, 0.8), "lw": 0.5}
+        look: dict[str, Any] = {"fc": (color, 0.12), "ec": (color, 0.8), "lw": edge}
         ax.fill_between(line[x], *ends, step=step, ls=style["ls"], **look)
 
 

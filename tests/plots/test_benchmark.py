@@ -165,11 +165,10 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
         if line.get_marker() == 4
         for point in line.get_xydata().tolist()
     ]
-    below, *marks = legend(figure)
-    assert below.endswith("below 0.50")
-    assert marks == [
+    assert legend(figure) == [
         "significantly better than PRO",
         "significantly worse than PRO",
+        "off the axis, below 0.5 (number at the right)",
         "chance (0.5)",
     ]
 
@@ -197,20 +196,21 @@ def test_the_caption_compares_pro_with_nll_and_names_other_significant_methods()
         "PRO is significantly better than NLL (+0.030, 95 % interval +0.020 to +0.040)." in caption
     )
     assert finding(caption).endswith(
-        "Significantly better than PRO (with the number of settings): SE (1)."
+        "Methods (with the number of settings) significantly better than PRO: SE (1); "
+        "significantly worse: none; with the whole interval below 0.5 (chance): none."
     )
     two = pd.DataFrame([*rows, *[row | {"model": "n", "p_value": 0.5} for row in rows]])
     two = two.reset_index(drop=True)
     assert finding(caption).endswith(finding(benchmark.caption(two)).rpartition(". ")[2])
     worst = compared("PE", -0.5, auroc_high=0.45)
     of_chance = finding(benchmark.caption(pd.DataFrame([*rows, worst])))
-    assert of_chance.endswith("PE (1); the interval is below 0.5 (chance) for PE (1).")
+    assert of_chance.endswith("worse: PE (1); with the whole interval below 0.5 (chance): PE (1).")
 
 
 def test_the_caption_corrects_for_all_methods_and_says_nothing_of_too_few_answers():
     rows = [compared("NLL", -0.03, 0.04), compared("SE", 0.05, 0.04), compared("SD", 0.05, 0.04)]
     caption = benchmark.caption(pd.DataFrame(rows))
     assert "PRO is not significantly different from NLL" in caption
-    assert "better than PRO" not in finding(caption)
+    assert "significantly better than PRO: none; significantly worse: none" in finding(caption)
     few = pd.DataFrame(rows).assign(n_correct=19)
     assert "too few answers for a statement about m on d" in benchmark.caption(few)

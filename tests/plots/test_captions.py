@@ -78,7 +78,8 @@ def test_a_caption_has_n_the_rule_the_findings_and_the_terms_that_are_drawn():
         "answer; SE, semantic entropy, the entropy over meanings; alias, meanings are compared by "
         "a table of names; K, number of answers that PRO uses; α, threshold of p; p, probability "
         "of an answer; setting, a model and a dataset; each answer once, an answer that is found "
-        "twice counts once; facts-1m, small model made for these questions, with 1.0 million "
+        "twice counts once, so that numbers can differ from figures in which repeats count; "
+        "facts-1m, small model made for these questions, with 1.0 million "
         "parameters.",
     ]
     partly = table.assign(n_unlabelled=[450, 0])

@@ -89,7 +89,7 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
     np.testing.assert_allclose(
         points.get_xydata(), [[0, 0], [-0.01, 1], [0.002, 2], [-0.05, 3]], atol=1e-12
     )
-    assert [text.get_text() for text in ax.texts[:2]] == [" AUROC (α)", " 0.790 (0.1)"]
+    assert ax.texts[0].get_text() == " 0.790 (0.1)"
     significant = pd.concat([invented(p_value=1e-9), invented(p_value=1e-9, n_correct=1)])
     figure = exact_search_auroc.draw(significant.assign(dataset=["a"] * 4 + ["b"] * 4))
     assert legend(figure) == [
@@ -104,8 +104,11 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
 
 @pytest.mark.parametrize(("p_value", "words"), [(1e-9, "significantly worse"), (0.5, "not signif")])
 def test_the_caption_compares_beams_with_the_search(p_value, words):
-    caption = exact_search_auroc.caption(invented(p_value=p_value))
+    table = invented(p_value=p_value)
+    nll = table.tail(1).assign(method="NLL", strategy="threshold", p_value=0.9)
+    caption = exact_search_auroc.caption(pd.concat([table, nll], ignore_index=True))
     assert f"PRO with beams is {words}" in caption
     assert "(−0.010, 95 % interval −0.020 to 0.000)" in caption
-    others = "Other significantly worse scores: probability not found (world-facts)."
+    assert "NLL is not significantly different from PRO with the search (+0.002, 95" in caption
+    others = "+0.012); significantly worse: probability not found (world-facts)."
     assert (others in caption) == (p_value < 0.05)

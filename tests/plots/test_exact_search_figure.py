@@ -201,3 +201,10 @@ def test_the_caption_says_what_beams_find_and_what_a_search_costs():
         "search puts 7 tokens per question through the model on average at the smallest α, and "
         "beam search 0 (not drawn)."
     )
+
+
+def test_the_caption_says_which_setting_has_no_probable_answers():
+    table = invented(pd.DataFrame({"dataset": ["world-facts", "mine"], "model": "facts-2m"}))
+    is_empty = (table["dataset"] == "mine") & (table["alpha"] == 0.4)
+    caption = exact_search.caption(table.assign(recall=table["recall"].mask(is_empty)))
+    assert "of the answers at α = 0.4 (there are none for facts-2m on mine)." in caption

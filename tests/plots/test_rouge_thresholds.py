@@ -69,15 +69,17 @@ def test_labels_are_a_group_of_their_own_and_significant_values_are_marked():
     )
     figure = rouge_thresholds.draw(pd.concat([table, by_labels]))
     groups = ["ROUGE-L > 0.1", "ROUGE-L > 0.3", "ROUGE-L > 0.5", "labels"]
-    assert legend(figure) == groups
+    below = "off the axis, below −0.25 (number at the right)"
+    assert legend(figure) == [*groups, below]
     [ax] = figure.axes
     assert sorted(label.get_text() for label in ax.get_yticklabels()) == ["PRO", "SE"]
     by_labels = by_labels.assign(p_value=0.001)
     figure = rouge_thresholds.draw(pd.concat([table.assign(p_value=0.9), by_labels]))
-    assert legend(figure) == [*groups, "significantly worse than NLL"]
+    assert legend(figure) == [*groups, "significantly worse than NLL", below]
     marks = [line.get_ydata() for line in figure.axes[0].lines if line.get_marker() == "x"]
-    values = [line.get_ydata() for line in figure.axes[0].lines if -0.4 in line.get_xdata()]
-    np.testing.assert_array_equal(marks[0], values[0])  # beside the points of the labels
+    arrows = [line.get_ydata() for line in figure.axes[0].lines if line.get_marker() == 4]
+    # In the rows of the labels, whose values are off the axis
+    np.testing.assert_array_equal(marks[0], arrows[-2])
 
 
 def test_printed_values_stand_in_grey_where_the_paper_has_them():
@@ -102,10 +104,10 @@ def changing(of_se, **others):
 
 def test_the_caption_names_the_methods_that_differ_from_nll_and_how_the_threshold_matters():
     assert finding(rouge_thresholds.caption(changing((0.05, -0.1)))) == (
-        "Significant differences to NLL (with the number of settings): PE (1), worse at every "
-        "threshold; SE (1), at some thresholds only; PRO (1), at none. As the threshold rises from "
-        "0.1 to 0.5, 1 of 2 differences of methods other than PRO fall; the largest change is "
-        "−0.150 (SE, m on d)."
+        "Methods that differ significantly from NLL (with the number of settings): SE (1), better "
+        "at some; PE (1), worse at every threshold; SE (1), worse at some; no others. As the "
+        "threshold rises from 0.1 to 0.5, 1 of 2 differences of methods other than PRO fall; the "
+        "largest change is −0.150 (SE, m on d)."
     )
     better = finding(rouge_thresholds.caption(changing((0.05, 0.1))))
     assert ": SE (1), better at every threshold; PE (1), worse at every threshold;" in better
