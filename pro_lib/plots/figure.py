@@ -262,7 +262,10 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     ax.tick_params(axis="y", length=0)
     for row in range(0, len(names), 2):
         ax.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", lw=0, zorder=0)
-    beside: dict[str, Any] = {"transform": ax.get_yaxis_transform(), "fontsize": 7, "va": "center"}
+    beside: dict[str, Any] = {
+        "transform": ax.get_yaxis_transform(),
+        **{"fontsize": 7, "va": "center", "linespacing": 0.95, "multialignment": "right"},
+    }
     for row in np.flatnonzero(~np.isin(names, rows["row"])).tolist():
         ax.text(0.02, row, missing, **beside)
     is_difference = "_minus_" in value
@@ -295,8 +298,8 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         ax.text(1, -0.55, indent + heading, **{**beside, "va": "bottom"})
         ax.title.set_y(1 + 0.45 / len(names))
     for name, text in _row_texts(rows, value, least).items():
-        words = indent + text.replace(" to ", f" to\n{indent}")
-        ax.text(1, names.index(str(name)), words, linespacing=0.95, **beside)
+        words = indent + text.replace(" to ", " to\n")
+        ax.text(1, names.index(str(name)), words, **beside)
     n_intervals = np.clip(2.5 * ax.bbox.width / ax.figure.dpi - 1, 2, 5)
     ax.locator_params(axis="x", nbins=round(n_intervals))
 

@@ -133,7 +133,7 @@ def draw_curve(
     else:
         step: Literal["post"] | None = "post" if style.get("drawstyle") == "steps-post" else None
         look: dict[str, Any] = {"fc": (color, 0.12), "ec": (color, 0.8), "lw": edge}
-        ax.fill_between(line[x], *ends, step=step, ls=style["ls"], **look)
+        ax.fill_between(line[x], *ends, step=step, ls=style["ls"] if edge else "-", **look)
 
 
 def draw_curves(

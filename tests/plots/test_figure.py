@@ -80,7 +80,7 @@ def test_values_below_the_axis_are_written_at_the_right():
     with labelled_figure(rows, **TITLE) as (_, [(ax, _)]):
         draw_rows(ax, rows, "value", ["a", "b"], least=0.0)
     [text] = ax.texts
-    assert (text.get_text(), text.get_position()[1]) == (" −0.30 to\n −0.20", 1)
+    assert (text.get_text(), text.get_position()[1]) == (" −0.30 to\n−0.20", 1)
 
 
 def test_an_interval_that_the_axis_cuts_ends_at_an_arrow():
