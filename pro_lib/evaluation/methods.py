@@ -280,15 +280,21 @@ for _method in (
     Method(
         "PRO",
         scoring.pro,
-        "a lower bound of the entropy, from the K answers with p ≥ α",
+        "lower bound of the entropy if each answer counts once, −log p_K − Σ p log(p / p_K) over "
+        "the K answers with p ≥ α, or NLL if there are none",
         "Nguyen, Gupta and Le 2026, Eq. 6",
     ),
-    Method("NLL", scoring.nll, "−log p of the most probable answer"),
-    Method("ALL", scoring.average_log_likelihood, "NLL per token", figures=("auroc", "answered")),
+    Method("NLL", scoring.nll, "negative log-likelihood, −log p of the most probable answer"),
+    Method(
+        "ALL",
+        scoring.average_log_likelihood,
+        "average log-likelihood, NLL per token",
+        figures=("auroc", "answered"),
+    ),
     Method(
         "PE",
         scoring.predictive_entropy,
-        "predictive entropy, −Σ p log p",
+        "predictive entropy, −Σ p log p of the answers found, small if all have a small p",
         "Malinin and Gales 2021",
         needs_several=True,
     ),
@@ -302,7 +308,7 @@ for _method in (
     Method(
         "NE",
         lambda sample_mean_log_probs: scoring.normalized_entropy(sample_mean_log_probs),
-        "mean of −log p per token",
+        "normalized entropy, mean of −log p per token",
         "Malinin and Gales 2021",
         figures=("auroc",),
     ),
@@ -325,7 +331,7 @@ for _method in (
     Method(
         "Deg",
         lambda sample_similarity: scoring.degree(sample_similarity),
-        "difference in meaning between samples",
+        "degree, difference in meaning between samples",
         "Lin et al. 2023",
         figures=("auroc", "answered"),
     ),

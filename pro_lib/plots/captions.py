@@ -22,14 +22,6 @@ ABBREVIATIONS = "Abbreviations: "  # begins the last line of a caption
 # What the names in pictures and captions mean, besides those of methods
 _TERMS = {
     "AUROC": "probability that a wrong answer has a higher uncertainty than a correct one",
-    "PRO": "lower bound of the entropy if each answer counts once, −Σ p log p − (1 − Σ p) log of "
-    "the least p, over the K answers with p ≥ α, or the most probable one if there are none, which "
-    "is NLL",
-    "NLL": "negative log-likelihood, −log p of the most probable answer",
-    "ALL": "average log-likelihood, NLL per token",
-    "NE": "normalized entropy, mean of −log p per token",
-    "Deg": "degree, difference in meaning between samples",
-    "PE": "predictive entropy, −Σ p log p of the answers found, small if all have a small p",
     "lexical": "meanings are compared by common words",
     "alias": "meanings are compared by a table of names",
     "NLI": "meanings are compared by a model of entailment",

@@ -72,13 +72,13 @@ def test_a_caption_has_n_the_rule_the_findings_and_the_terms_that_are_drawn():
         "Shown. n = 10 to 20 questions in each setting; an answer counts as correct by exact "
         "match.",
         "PRO is high.",
-        "Abbreviations: PRO, lower bound of the entropy if each answer counts once, −Σ p log p − "
-        "(1 − Σ p) log of the least p, over the K answers with p ≥ α, or the most probable one if "
-        "there are none, which is NLL; NLL, negative log-likelihood, −log p of the most probable "
-        "answer; SE, semantic entropy, the entropy over meanings; alias, meanings are compared by "
-        "a table of names; K, number of answers that PRO uses; α, threshold of p; p, probability "
-        "of an answer; setting, a model and a dataset; each answer once, an answer that is found "
-        "twice counts once, so that numbers can differ from figures in which repeats count; "
+        "Abbreviations: PRO, lower bound of the entropy if each answer counts once, −log p_K − "
+        "Σ p log(p / p_K) over the K answers with p ≥ α, or NLL if there are none; NLL, negative "
+        "log-likelihood, −log p of the most probable answer; SE, semantic entropy, the entropy "
+        "over meanings; alias, meanings are compared by a table of names; K, number of answers "
+        "that PRO uses; α, threshold of p; p, probability of an answer; setting, a model and a "
+        "dataset; each answer once, an answer that is found twice counts once, so that numbers can "
+        "differ from figures in which repeats count; "
         "facts-1m, small model made for these questions, with 1.0 million "
         "parameters.",
     ]
@@ -91,7 +91,7 @@ def test_a_caption_has_n_the_rule_the_findings_and_the_terms_that_are_drawn():
 def test_the_alpha_of_pro_and_missing_intervals_are_explained():
     rows = {"method": "PRO", "alpha": [0.05, 0.4], "alpha_choice": "validation", "n_questions": 9}
     caption = join_caption("PRO.", pd.DataFrame(rows))
-    assert "NLL (α = 0.05 to 0.4, chosen on validation questions);" in caption
+    assert "there are none (α = 0.05 to 0.4, chosen on validation questions);" in caption
     alike = pd.DataFrame({"n_questions": 9, "auroc_minus_nll": [0.0, 0.1], "n_differ": [0, 5]})
     hidden = " An interval narrower than its mark is hidden"
     none = f"{hidden}; none is drawn where both scores order all questions alike."
