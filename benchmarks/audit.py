@@ -24,7 +24,7 @@ from scipy.stats import t as student
 
 from pro_lib import evaluation, metrics, scoring
 from pro_lib.app.experiment import Experiment
-from pro_lib.app.parameters import BEAMS, GREEDY, SAMPLES
+from pro_lib.app.parameters import GREEDY, SAMPLES
 from pro_lib.evaluation import alpha_choice
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.inputs import AlphaScore, AnswerMatrices
@@ -397,7 +397,7 @@ def main(words: list[str] | None = None) -> None:
         # Some choices are known to break the premise of the bound.
         warnings.simplefilter("ignore", scoring.PremiseWarning)
         beams, samples, greedy = (
-            experiment.run_of_both_splits(*pair, name) for name in (BEAMS, SAMPLES, GREEDY)
+            experiment.run_of_both_splits(*pair, name) for name in ("diverse_beam", SAMPLES, GREEDY)
         )
         runs = experiment, beams, samples, [greedy]
         measure = experiment.similarities(*pair)["lexical"]

@@ -14,8 +14,6 @@ from pro_lib.app.correctness import Correctness, read_correctness
 from pro_lib.app.made_from import file_digests, named_paths, note_figure, run_digest, run_name
 from pro_lib.app.notebook_parameters import notebook_values
 from pro_lib.app.parameters import (
-    BEAMS,
-    EXACT,
     GREEDY,
     SAMPLES,
     Parameters,
@@ -32,7 +30,7 @@ from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.p_true import P_TRUE, with_p_true
 from pro_lib.generation.decoding.strategies import own_settings
 from pro_lib.generation.stored_runs import stored_run
-from pro_lib.labels.estimates import LabelSample
+from pro_lib.labels.estimates import LabelledSplits, LabelSample
 from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.questions import question_sets
 from pro_lib.runs.run import Run
@@ -295,26 +293,13 @@ class Experiment(Parameters):
         return [self.run(*pair) for pair in self.pairs()]
 
     @cached_property
-    def search_runs(self) -> list[plots.exact_search.SearchRuns]:
-        """The runs of every pair that notebook 07 compares with an exact search."""
-        from pro_lib.plots.exact_search import SearchRuns
-
-        strategies = (EXACT, BEAMS, GREEDY, SAMPLES)
-        return [
-            SearchRuns(*(self.run_of_both_splits(*pair, name) for name in strategies))
-            for pair in self.pairs()
-        ]
-
-    @cached_property
-    def labelled_splits(self) -> list[plots.label_answers.LabelledSplits]:
+    def labelled_splits(self) -> list[LabelledSplits]:
         """The splits of every pair for all methods, with the labels of a sample.
 
         The labels are those of the file `correctness`; or those of the tab Label, in
         `generations_dir`; or the bundled example labels, if they are for these answers. Otherwise
         there are none.
         """
-        from pro_lib.plots.label_answers import LabelledSplits
-
         labelled = []
         for pair in self.pairs():
             for splits in self._splits_of(pair, "all"):

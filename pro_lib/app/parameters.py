@@ -42,7 +42,6 @@ from pro_lib.scoring.similarity import SIMILARITIES
 
 # A comparison of methods needs beams for PRO, NLL, ALL, PE, SE and SD, and samples for PE-MC, NE
 # and Deg.
-BEAMS = "diverse_beam"
 SAMPLES = "multinomial"
 EXACT = "threshold"
 GREEDY = "greedy"

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pro_lib.common.files import RunError
+from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.evaluation import Evaluation, with_columns_in_front
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import split_name
@@ -199,6 +200,19 @@ class LabelSample:
                 "answers by pro label"
             )
         return planned
+
+
+@dataclass(frozen=True)
+class LabelledSplits:
+    """The questions of a setting, with the labels of a sample of the reported answers.
+
+    Attributes:
+        splits: the validation questions and the reported questions.
+        sample: the labels.
+    """
+
+    splits: Splits
+    sample: LabelSample
 
 
 def estimated_aurocs(

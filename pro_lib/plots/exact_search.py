@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
@@ -53,6 +53,28 @@ class SearchRuns:
         """Return the runs of the questions of one split."""
         runs = (self.search, self.beams, self.greedy, self.samples)
         return type(self)(*[run.select(split=split) for run in runs])
+
+
+class RunSource(Protocol):
+    """The part of an experiment that has its runs."""
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return every model and dataset."""
+
+    def run_of_both_splits(self, model: str, dataset: str, strategy: str | None = None) -> Run:
+        """Return the run of a strategy."""
+
+
+def search_runs(experiment: RunSource) -> list[SearchRuns]:
+    """Return the runs of every model and dataset of an experiment that are compared.
+
+    Runs that are not stored are generated.
+    """
+    strategies = ("threshold", "diverse_beam", "greedy", "multinomial")
+    return [
+        SearchRuns(*(experiment.run_of_both_splits(*pair, name) for name in strategies))
+        for pair in experiment.pairs()
+    ]
 
 
 @per_setting

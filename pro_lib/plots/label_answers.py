@@ -1,13 +1,11 @@
 """AUROC by labels of a sample beside AUROC by ROUGE-L, and tables of labels (notebook 10)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pandas as pd
 
-from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.labels.answers import ROUGE_BINS, scores_at_alphas
-from pro_lib.labels.estimates import LabelSample, shown_or_why
+from pro_lib.labels.estimates import LabelledSplits, shown_or_why
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.plots.captions import (
@@ -30,19 +28,6 @@ _SHOWN = (
     "ROUGE-L and other properties of the answers, and the labels correct its bias "
     "(prediction-powered inference), so that few labels suffice if it predicts well."
 )
-
-
-@dataclass(frozen=True)
-class LabelledSplits:
-    """The questions of a setting, with the labels of a sample of the reported answers.
-
-    Attributes:
-        splits: the validation questions and the reported questions.
-        sample: the labels.
-    """
-
-    splits: Splits
-    sample: LabelSample
 
 
 @per_setting

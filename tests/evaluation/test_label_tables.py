@@ -10,6 +10,7 @@ from test_labels import evaluation, label_all, planned_answers
 from pro_lib import metrics
 from pro_lib.evaluation import Splits
 from pro_lib.labels import LabelSample, append_label, plan_path
+from pro_lib.labels.estimates import LabelledSplits
 from pro_lib.plots import label_answers
 from pro_lib.plots.settings import aurocs, overview
 
@@ -65,7 +66,7 @@ def test_answers_that_the_plan_could_not_choose_are_left_out_and_counted(labelle
 
 def test_the_table_has_labels_and_the_judge_side_by_side(labelled):
     judged, _, sample = labelled
-    table = label_answers.table([label_answers.LabelledSplits(Splits(judged, judged), sample)])
+    table = label_answers.table([LabelledSplits(Splits(judged, judged), sample)])
     assert list(table["judge"].unique()) == ["labels", "rouge_l"]
     by_judge = table[(table["judge"] == "rouge_l") & (table["method"] == "NLL")].iloc[0]
     exact = metrics.auroc(judged.baselines["NLL"], judged.correct)
@@ -76,7 +77,7 @@ def test_the_table_has_labels_and_the_judge_side_by_side(labelled):
 
 def test_the_bins_of_rouge_count_answers_and_labels(labelled):
     judged, truth, sample = labelled
-    splits = label_answers.LabelledSplits(Splits(judged, judged), sample)
+    splits = LabelledSplits(Splits(judged, judged), sample)
     table = label_answers.counts([splits])
     assert table["n_answers"].sum() == 120
     assert table.set_index("rouge_l_bin").loc["1", "n_answers"] == judged.correct.sum()
@@ -89,6 +90,6 @@ def test_labellers_have_a_row_for_their_repetitions_and_one_for_each_pair(labell
     judged, _, sample = labelled
     second = sample.labels[~sample.labels["repetition"]].head(10).assign(labeller="ben")
     both = replace(sample, labels=pd.concat([sample.labels, second]))
-    table = label_answers.labellers([label_answers.LabelledSplits(Splits(judged, judged), both)])
+    table = label_answers.labellers([LabelledSplits(Splits(judged, judged), both)])
     assert table["labeller"].tolist() == ["ada", "ben", "ada"]
     assert table["n_both"].tolist() == [6, 0, 10]
