@@ -17,6 +17,7 @@ import pandas as pd
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.importing.answer_files import import_answers
+from pro_lib.questions.file_readers import unpacked
 from pro_lib.questions.question_sets import QuestionSet, load_questions
 from pro_lib.runs.question_table import OldReferencesWarning, stored_rows
 from pro_lib.runs.run import Run, read_run
@@ -61,7 +62,7 @@ class Reading:
         if path != STDIN:
             return import_answers(path, **options)
         with tempfile.TemporaryDirectory() as folder:
-            content = sys.stdin.buffer.read()
+            content = unpacked(sys.stdin.buffer.read())
             copy = Path(folder, f"stdin{_suffix_of(content)}")
             copy.write_bytes(content)
             with _named_as(copy, "standard input"):

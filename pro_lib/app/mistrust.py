@@ -65,6 +65,9 @@ def _overall_mistrust(scored: ScoredAnswers, method: str, target: float | None) 
     if not scored.n_judged:
         why = "No accuracy can be guaranteed without judged answers."
         return _mistrust_quarter(scored, method, why)
+    if method not in scored.reported_scores:
+        why = f"No accuracy can be guaranteed, because too many questions have no {method}."
+        return _mistrust_quarter(scored, method, why)
     scores = scored.scores_of(method)
     has_score = ~np.isnan(scores)
     unlabelled = scores[scored.judged.whole.answers["correct"].isna() & has_score]

@@ -211,8 +211,11 @@ def mistrust_line(scored: ScoredAnswers, mistrust: Mistrust) -> str:
 def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     """Return the summary as data of JSON.
 
-    Unknown values are None.
+    Unknown values are None. `texts` is the summary of the texts alone, if only some questions have
+    log-probabilities.
     """
+    from pro_lib.app.mistrust import find_mistrust
+
     data: dict[str, Any] = {
         "n_questions": len(scored.questions),
         "n_judged": scored.n_judged,
@@ -232,6 +235,9 @@ def summary_json(scored: ScoredAnswers, mistrust: Mistrust) -> dict[str, Any]:
     }
     if mistrust.by_field is not None:
         data["fields"] = mistrust.by_field.to_dict("records")
+    if scored.texts is not None:
+        texts = scored.texts
+        data["texts"] = summary_json(texts, find_mistrust(texts, texts.main_method))
     if scored.n_judged:
         data["rule"] = scored.judged.judgement.rule
         data["accuracy"] = scored.judged.accuracy

@@ -11,6 +11,7 @@ import pandas as pd
 from filelock import FileLock
 
 from pro_lib.common.files import RunError, reading, write_whole
+from pro_lib.common.line_file import read_lines
 from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.labels.answers import evaluate_answers, labelled_run, prepare_answers
@@ -114,6 +115,7 @@ class LabelSession:
         labels_file: str | None = None,
         text: str = "",
         place: int = 0,
+        n_lines: int | None = None,
     ) -> dict[str, Any]:
         """Do what a message of the page asks, and return what the page shows next.
 
@@ -123,6 +125,8 @@ class LabelSession:
                 the guideline, `labels` lists the given labels, `estimates` and `history` estimate.
             n_given: the number of labels that the page knows. If the file has another number, a
                 message was sent twice or from an old page, and only the state is returned.
+            n_lines: the same for the lines of this person in the file, of which a change or an undo
+                adds one; None to compare only the labels.
             correct: for `give` and `change`: True for right, False for wrong, None for "cannot
                 decide".
             labels_file: the label file that the page knows; None before the first reply. If it is
@@ -148,7 +152,8 @@ class LabelSession:
         with _lock_of(self.path):
             current = self._read_and_advance()
             is_same_file = labels_file in (None, str(self.path))
-            is_current = is_same_file and n_given == len(self._own(current))
+            is_same_number = n_lines in (None, self._n_lines())
+            is_current = is_same_file and is_same_number and n_given == len(self._own(current))
             if is_current and action in changes:
                 changes[action](current)
                 current = self._read_and_advance()
@@ -206,6 +211,9 @@ class LabelSession:
             self.planned = advanced
         return current
 
+    def _n_lines(self) -> int:
+        return sum(values.get("labeller") == self.labeller for values in read_lines(self.path))
+
     def _own(self, current: CurrentLabels) -> pd.DataFrame:
         return current.existing[current.existing["labeller"] == self.labeller]
 
@@ -228,6 +236,7 @@ class LabelSession:
             n_left = len(self._disputed(current))
         state: dict[str, Any] = {
             "n_given": len(own),
+            "n_lines": self._n_lines(),
             "n_left": n_left,
             "n_requests": len(own) + n_left,
             "minutes": n_left * _seconds_per_label(own) / 60,

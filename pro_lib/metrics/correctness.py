@@ -401,9 +401,9 @@ class AnswerRules:
     Attributes:
         convention: `complete` (the probability of the ending is included) or `answer_tokens`.
         distinct: whether repeated answers count once; None for the rule of the protocol.
-        correctness: `rouge_l` (above 0.3), `exact_match`, `alias_match` or `value_match`; or a
-            function of n texts and their n lists of references, which returns whether each text is
-            right, (n,).
+        correctness: `rouge_l` (above 0.3, or the verdicts of records that have some),
+            `exact_match`, `alias_match` or `value_match`; or a function of n texts and their n
+            lists of references, which returns whether each text is right, (n,).
         by_field: other names of rules for some fields of structured answers.
         labels: labels of people or of a judge model, with the columns question_id, text and
             correct. They replace every other correctness; answers without a label are left out and
@@ -429,7 +429,7 @@ def rouge_and_correct(
 ) -> pd.DataFrame:
     """Return ROUGE-L and correctness of answers.
 
-    Labels of `rules` come first, then values that records brought, then the references.
+    Labels of `rules` come first. Verdicts that records brought replace the rule `rouge_l`.
 
     Args:
         answers: a row per answer with question_id (for labels), text and, if the records have
@@ -468,7 +468,7 @@ def rouge_and_correct(
         _check_label_questions(answers["question_id"], questions, rules.labels)
         known_labels = dict(zip(_keys(rules.labels), rules.labels["correct"], strict=True))
         table["correct"] = [known_labels.get(key) for key in _keys(answers)]
-    elif "correct" in answers:
+    elif "correct" in answers and rules.correctness == "rouge_l":
         table["correct"] = answers["correct"].to_numpy(object)
     elif callable(rules.correctness):
         verdicts = np.asarray(rules.correctness(texts, references)).astype(bool)
@@ -504,7 +504,7 @@ def rule_in_words(rules: AnswerRules, *, has_verdicts: bool = False) -> str:
     """
     if rules.labels is not None:
         return rules.labels_name
-    if has_verdicts:
+    if has_verdicts and rules.correctness == "rouge_l":
         return "verdicts of the records"
     if callable(rules.correctness):
         return rules.correctness.__name__

@@ -24,6 +24,7 @@ _ZERO = 1e-9
 # by this much, absolute or relative, and in few rows by more.
 _PROCESSOR = 1e-3
 _SHARE_OF_ROWS = 0.01
+_FARTHEST = 0.05  # of numbers in these rows
 # Rounding changes the number of questions that two scores place differently, and the p-value of a
 # difference near 0 more than its interval.
 _PLACES = ("n_differ",)
@@ -189,8 +190,9 @@ def tables_agree(one: str, other: str, *, is_exact: bool = False) -> bool:
     """Return whether two CSV texts differ as much as on two kinds of processors at most.
 
     Texts and counts are equal, and other values differ by at most 0.001, absolute or relative. In a
-    table of 100 rows or more, one row in a hundred may differ by more. The column n_differ is not
-    compared, because rounding can place a question differently, and p-values may differ by 0.01.
+    table of 100 rows or more, numbers of one row in a hundred may differ by up to 0.05. The column
+    n_differ is not compared, because rounding can place a question differently, and p-values may
+    differ by ten times as much.
 
     Args:
         one: a text.
@@ -213,6 +215,10 @@ def tables_agree(one: str, other: str, *, is_exact: bool = False) -> bool:
         is_near |= np.isclose(first, second, rtol=0, atol=factor * absolute)
         is_count = texts[0].str.isdecimal() & texts[1].str.isdecimal()
         differs |= (texts[0] != texts[1]) & (is_count | ~is_near)
+        is_far = (first - second).abs() > factor * _FARTHEST * np.maximum(first.abs(), 1)
+        is_other_text = (first.isna() | second.isna()) & (texts[0] != texts[1])
+        if (is_far | is_other_text).any():
+            return False
     n_allowed = 0 if is_exact else int(_SHARE_OF_ROWS * len(differs))
     return bool(differs.sum() <= n_allowed)
 

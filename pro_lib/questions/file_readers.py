@@ -144,12 +144,17 @@ def _object_or_bad_row(row: object) -> "dict | BadRow":
     return BadRow(f"not an object but {type(row).__name__}")
 
 
-def _content(path: str | Path) -> bytes:
-    """Return the bytes of a file, unpacked, and in UTF-8 if it is text."""
-    data = regular(path).read_bytes()
+def unpacked(data: bytes) -> bytes:
+    """Return the bytes of a file, without the compression of gzip, bzip2 or xz."""
     for mark, decompress in _COMPRESSIONS.items():
         if data.startswith(mark):
             data = decompress(data)
+    return data
+
+
+def _content(path: str | Path) -> bytes:
+    """Return the bytes of a file, unpacked, and in UTF-8 if it is text."""
+    data = unpacked(regular(path).read_bytes())
     if suffix_of(path) == ".parquet" and not data.startswith(LFS_POINTER):
         return data
     for mark, part, words in _FOREIGN:

@@ -437,7 +437,9 @@ def test_the_list_has_the_own_labels_without_repetitions_and_each_can_be_changed
     assert len(labels_of(session)) == 15
     # Undo withdraws the change first, which the page shows as the last label, and then the last.
     assert changed["last"] == {"text": row["text"], "correct": new, "comment": "a nickname"}
-    assert session.reply("undo", 12)["n_given"] == 12
+    for _ in range(2):  # the same message twice
+        undone = session.reply("undo", 12, n_lines=changed["n_lines"])
+    assert (undone["n_given"], undone["n_lines"]) == (12, 14)
     assert session.reply("labels")["labels"] == rows
     assert session.reply("undo", 12)["n_given"] == 11
 
@@ -449,7 +451,7 @@ def test_the_page_knows_what_was_pressed_last_and_undo_shows_it_again(tmp_path):
     last = {"text": before["answer"]["text"], "correct": None, "comment": "two meanings"}
     assert (state["last"], state["n_left"]) == (last, 32)
     assert labels_of(session)["comment"].tolist() == ["two meanings"]
-    assert session.reply("undo", 1) == before
+    assert session.reply("undo", 1) == before | {"n_lines": 2}
 
 
 def test_the_minutes_that_are_left_follow_from_the_median_time_of_a_label(tmp_path):

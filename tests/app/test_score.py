@@ -1,5 +1,6 @@
 """The command `pro score`: order, marks, formats, comparison of files, and the choice of α."""
 
+import gzip
 import html
 import re
 
@@ -107,6 +108,9 @@ def test_target_marks_the_answers_above_the_threshold_of_the_guarantee(write):
         (ROWS, "No accuracy can be guaranteed without judged answers."),
     ):
         assert words in typed("score", write(*rows), "--target", 0.9)[0]
+    rare = [row | {"scores": {"X": n} if n % 2 else {}} for n, row in enumerate(graded(200, 100))]
+    words = "because too many questions have no X"
+    assert words in typed("score", write(*rare), "--sort", "X", "--target", 0.9)[0]
     assert typed("score", records, "--target", 1.5, code=2)
 
 
@@ -196,6 +200,8 @@ def test_a_file_on_standard_input_is_scored_and_the_number_of_rows_is_chosen(wri
     piped, _ = typed("score", "-", "--top", 2, stdin=records.read_bytes())
     assert piped == typed("score", records, "--top", 2)[0]
     assert piped.endswith("… and 1 more; --output scores.csv writes all\n")
+    packed, _ = typed("score", "-", "--top", 2, stdin=gzip.compress(records.read_bytes()))
+    assert packed == piped
     table = "question,text,log_prob\nWhere?,Paris,-0.1\n"
     assert "1 questions, 1 answers" in typed("score", "-", stdin=table)[0]
     assert typed("score", "-", stdin="{}", code=1)[1].startswith("Error: standard input contains")

@@ -203,10 +203,13 @@ def test_what_is_right_is_a_choice(correctness, expected):
     assert list(evaluate(GREAT, rules=AnswerRules(correctness=correctness)).correct) == expected
 
 
-def test_verdicts_of_records_come_before_references():
+def test_verdicts_of_records_come_before_rouge_l_but_not_before_another_rule():
     verdicts = [False, True, True]
-    judged = evaluate(replace(GREAT, answers=GREAT.answers.assign(correct=verdicts)))
+    run = replace(GREAT, answers=GREAT.answers.assign(correct=verdicts))
+    judged = evaluate(run)
     assert judged.correct.tolist() == verdicts
+    other = evaluate(run, rules=AnswerRules(correctness="exact_match"))
+    assert (other.correct.tolist(), other.rule) == ([False, True, False], "exact match")
     assert judged.answers["rouge_l"].tolist() == [0.5, 1.0, 0.8]
 
 

@@ -123,10 +123,13 @@ def test_tables_that_differ_by_one_unit_in_the_sixth_digit_agree():
     assert not tables_agree("x\n0.12345\n", "x\n0.12346\n", is_exact=True)
 
 
-@pytest.mark.parametrize(("n_flipped", "agree"), [(1, True), (2, False)])
-def test_one_row_in_a_hundred_may_differ(n_flipped, agree):
+@pytest.mark.parametrize(
+    ("value", "n_flipped", "agree"),
+    [("0.54", 1, True), ("0.54", 2, False), ("0.9", 1, False), ("a", 1, False)],
+)
+def test_one_row_in_a_hundred_may_differ_a_little(value, n_flipped, agree):
     rows = ["0.5"] * 100
-    flipped = ["0.9"] * n_flipped + rows[n_flipped:]
+    flipped = [value] * n_flipped + rows[n_flipped:]
     assert tables_agree("\n".join(["x", *rows]), "\n".join(["x", *flipped])) is agree
 
 

@@ -54,6 +54,7 @@ import { formatCount, formatNumber } from "./formats.js";
  *
  * @typedef {object} LabelState
  * @property {number} n_given
+ * @property {number} n_lines
  * @property {number} n_left
  * @property {number} n_requests
  * @property {number | null} minutes
@@ -174,8 +175,8 @@ export class LabelTab {
   ask(action, correct, values = {}) {
     if (this.isWaiting || !this.send) return;
     this.isWaiting = true;
-    const { n_given = 0, labels_file = null } = this.state ?? {};
-    this.send({ kind: "label", action, n_given, correct, labels_file, ...values });
+    const { n_given = 0, n_lines = null, labels_file = null } = this.state ?? {};
+    this.send({ kind: "label", action, n_given, n_lines, correct, labels_file, ...values });
   }
 
   /**
