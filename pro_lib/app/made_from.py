@@ -10,13 +10,17 @@ from typing import Any
 
 from filelock import FileLock
 
-from pro_lib.app.parameters import Parameters, as_list, changed_values, default_values
+from pro_lib.app.parameters import (
+    Parameters,
+    as_list,
+    changed_values,
+    changes_numbers,
+    default_values,
+)
 from pro_lib.common.files import RunError, sha256, write_whole
 from pro_lib.runs.run import Run
 
 NAME = "made_from.json"
-# Parameters that do not change a number.
-_WITHOUT_EFFECT = ("generations_dir", "figures_dir", "device", "batch_size", "engine", "n_workers")
 _FILES = ("dataset", "records", "correctness")
 
 
@@ -71,7 +75,7 @@ def note_figure(
     """
     defaults = default_values()
     changed = changed_values({key: getattr(parameters, key) for key in defaults}, defaults)
-    shown = {key: _without_folder(changed[key]) for key in changed if key not in _WITHOUT_EFFECT}
+    shown = {key: _without_folder(changed[key]) for key in changed if changes_numbers(key)}
     entry = {"parameters": shown, "inputs": dict(sorted(inputs.items()))}
     path = figures_dir / NAME
     with FileLock(path.with_name(f".{NAME}.lock")):  # several notebooks may run at a time

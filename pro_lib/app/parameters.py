@@ -55,12 +55,6 @@ _LOADING_PARAMETERS = {
     "dtype": "dtype",
     "device": "device",
 }
-# Parameters that decide how a model answers, which contradict answers that come from records.
-_OF_THE_MODEL = (
-    *("model", "strategy", "dtype", "loading", "engine", "n_workers", "batch_size"),
-    *("n_shots", "header", "template", "chat", "max_new_tokens", "stop", "search_alpha"),
-    *("temperature", "top_p", "diversity_penalty"),
-)
 
 
 def as_list(names: str | Sequence[str] | None) -> list[str]:
@@ -106,9 +100,19 @@ Rule = Annotated[
 ]
 
 
-def parameter(default: Any, help_text: str) -> Any:
-    """Declare a parameter: its default, and the help text that notebooks, CLI and docs show."""
-    return field(default=default, metadata={"help": help_text})
+def parameter(
+    default: Any, help_text: str, *, of_model: bool = False, changes_numbers: bool = True
+) -> Any:
+    """Declare a parameter: its default, and the help text that notebooks, CLI and docs show.
+
+    Args:
+        default: the default.
+        help_text: the help text.
+        of_model: whether it decides how a model answers, which contradicts answers from records.
+        changes_numbers: whether it may change a number of a figure.
+    """
+    facts = {"help": help_text, "of_model": of_model, "changes_numbers": changes_numbers}
+    return field(default=default, metadata=facts)
 
 
 @checked
@@ -124,13 +128,17 @@ class Parameters:
 
     # Models, datasets and strategies
     model: Names = parameter(
-        "facts-2m", "one or several: bundled name, the paper's name, hub id or folder"
+        "facts-2m",
+        "one or several: bundled name, the paper's name, hub id or folder",
+        of_model=True,
     )
     dataset: Names = parameter(
         "world-facts", "one or several: bundled, trivia_qa, sciq, nq or file"
     )
     split: Name = parameter("test", "the split whose results are reported")
-    strategy: Name = parameter("diverse_beam", "greedy, multinomial, diverse_beam or threshold")
+    strategy: Name = parameter(
+        "diverse_beam", "greedy, multinomial, diverse_beam or threshold", of_model=True
+    )
 
     # Scores and guarantees
     protocol: Names = parameter(
@@ -153,24 +161,26 @@ class Parameters:
 
     # Decoding
     search_alpha: PositiveShare = parameter(
-        0.02, "for strategy threshold: find every answer with p ≥ search_alpha"
+        0.02, "for strategy threshold: find every answer with p ≥ search_alpha", of_model=True
     )
     n_answers: PositiveInt | None = parameter(
         None, "N, answers per question; None for 10, or for all of records"
     )
     temperature: Positive = parameter(
-        1.0, "for samples: below 1, likely tokens are drawn more often"
+        1.0, "for samples: below 1, likely tokens are drawn more often", of_model=True
     )
     top_p: PositiveShare = parameter(
-        1.0, "for samples: use the likeliest tokens with this mass; 1 for all"
+        1.0, "for samples: use the likeliest tokens with this mass; 1 for all", of_model=True
     )
     diversity_penalty: NotNegative = parameter(
-        1.0, "λ, the penalty for a token that another beam has taken"
+        1.0, "λ, the penalty for a token that another beam has taken", of_model=True
     )
     max_new_tokens: PositiveInt | None = parameter(
-        None, "T, the most tokens of an answer; None for 32, or 64 in a chat"
+        None, "T, the most tokens of an answer; None for 32, or 64 in a chat", of_model=True
     )
-    stop: tuple[Name, ...] = parameter((), "further texts that end an answer, each of one token")
+    stop: tuple[Name, ...] = parameter(
+        (), "further texts that end an answer, each of one token", of_model=True
+    )
 
     # Questions and prompts
     columns: Columns | None = parameter(
@@ -181,11 +191,11 @@ class Parameters:
         None, "at most this many questions of each split; None for all"
     )
     n_shots: WholeNumber | None = parameter(
-        None, "examples in the prompt; None for 10, or fewer for small files"
+        None, "examples in the prompt; None for 10, or fewer for small files", of_model=True
     )
-    header: Text = parameter("", "text before the examples")
+    header: Text = parameter("", "text before the examples", of_model=True)
     template: Template = parameter(
-        TEMPLATE, "text of a question in the prompt; {question} is replaced"
+        TEMPLATE, "text of a question in the prompt; {question} is replaced", of_model=True
     )
     n_validation: PositiveInt | None = parameter(
         100, "validation questions for choosing α; None for all"
@@ -193,18 +203,28 @@ class Parameters:
     seed: WholeNumber = parameter(0, "for samples, drawn questions and redraws")
 
     # Loading and running the model
-    batch_size: PositiveInt | None = parameter(None, "questions in one batch; None chooses")
-    device: Name = parameter("auto", "auto, cpu, cuda, cuda:1, mps")
-    dtype: Dtype = parameter("auto", "auto, float32, bfloat16, float16")
+    batch_size: PositiveInt | None = parameter(
+        None, "questions in one batch; None chooses", of_model=True, changes_numbers=False
+    )
+    device: Name = parameter("auto", "auto, cpu, cuda, cuda:1, mps", changes_numbers=False)
+    dtype: Dtype = parameter("auto", "auto, float32, bfloat16, float16", of_model=True)
     loading: dict | None = parameter(
-        None, "further options of load_model, such as {'device_map': 'auto'}"
+        None, "further options of load_model, such as {'device_map': 'auto'}", of_model=True
     )
     chat: Chat | None = parameter(
-        None, "use the model's chat template; None uses it without examples"
+        None, "use the model's chat template; None uses it without examples", of_model=True
     )
-    engine: Engine = parameter("local", "local, or ray: workers on a Ray cluster, one per GPU")
+    engine: Engine = parameter(
+        "local",
+        "local, or ray: workers on a Ray cluster, one per GPU",
+        of_model=True,
+        changes_numbers=False,
+    )
     n_workers: PositiveInt | None = parameter(
-        None, "number of ray workers; None for the number of GPUs"
+        None,
+        "number of ray workers; None for the number of GPUs",
+        of_model=True,
+        changes_numbers=False,
     )
 
     # Meaning and correctness of answers
@@ -220,8 +240,12 @@ class Parameters:
     records: Names | None = parameter(
         None, "files of log-probabilities made elsewhere; None asks the model"
     )
-    generations_dir: _Folder = parameter(None, "folder of runs; None for data/generations")
-    figures_dir: _Folder = parameter(None, "folder of figures; None for figures of the repository")
+    generations_dir: _Folder = parameter(
+        None, "folder of runs; None for data/generations", changes_numbers=False
+    )
+    figures_dir: _Folder = parameter(
+        None, "folder of figures; None for figures of the repository", changes_numbers=False
+    )
     figure_columns: Literal[1, 2] = parameter(2, "width of a figure in columns of a paper, 1 or 2")
     alpha_scale: Literal["log", "linear"] = parameter(
         "log", "scale of α in figures: log, or linear as in the paper"
@@ -266,7 +290,7 @@ class Parameters:
             problem = "contradicts records; beside them, dataset is one file of their questions"
             raise SentenceError(f"dataset={self.dataset!r} {problem}")
         for name in changed:
-            if name in _OF_THE_MODEL:
+            if _FACTS[name]["of_model"]:
                 value = getattr(self, name)
                 reason = f"the answers come from records={self.records!r}"
                 raise SentenceError(f"{name}={value!r} contradicts records: {reason}; remove it")
@@ -353,6 +377,9 @@ class Parameters:
                 raise ValueError(f"loading={self.loading!r} must not have {option!r}: {remedy}")
 
 
+_FACTS = {item.name: item.metadata for item in fields(Parameters) if item.metadata}
+
+
 def default_values() -> dict[str, Any]:
     """Return the default of every parameter that a user may give."""
     defaults = {item.name: item.default for item in fields(Parameters) if item.name != _IN_MEMORY}
@@ -361,7 +388,12 @@ def default_values() -> dict[str, Any]:
 
 def help_texts() -> dict[str, str]:
     """Return the help text of every parameter that a user may give."""
-    return {item.name: item.metadata["help"] for item in fields(Parameters) if item.metadata}
+    return {name: facts["help"] for name, facts in _FACTS.items()}
+
+
+def changes_numbers(name: str) -> bool:
+    """Return whether a parameter may change a number of a figure."""
+    return bool(_FACTS[name]["changes_numbers"])
 
 
 def check_names(names: Iterable[str]) -> None:
