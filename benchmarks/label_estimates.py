@@ -28,7 +28,7 @@ from scipy.special import expit, logit, ndtri
 
 from pro_lib.evaluation import Evaluation, evaluate
 from pro_lib.importing import import_answers
-from pro_lib.labels import answers, sampling
+from pro_lib.labels import answer_units, sampling
 from pro_lib.labels.inference import Ranking, WeightedLabels, areas, label_weights
 from pro_lib.labels.label_model import cross_fitted
 from pro_lib.labels.sampled_verdicts import FEWEST_FOR_AUROC
@@ -140,7 +140,7 @@ def stored(path: Path, truth: str) -> Questions:
     nll = evaluation.baselines["NLL"].to_numpy(float)
     average = evaluation.baselines["ALL"].to_numpy(float)
     if np.array_equal(pro, nll):
-        pro = answers.ranks(nll) + answers.ranks(average)
+        pro = answer_units.ranks(nll) + answer_units.ranks(average)
     scores = np.column_stack([nll, average, pro])
     correct = evaluation.answers[truth].to_numpy(float)
     return Questions(scores, evaluation.answers["rouge_l"].to_numpy(float), correct)
@@ -210,11 +210,10 @@ def draw(cell: dict, whole: Questions, rng: np.random.Generator) -> Questions:
 
 def features_of(questions: Questions) -> np.ndarray:
     """Return the features (n, F) of the label model."""
-    bins = answers.rouge_bin(questions.rouge)
-    ranks = [answers.ranks(questions.scores[:, column]) for column in (0, 1)]
-    return np.column_stack([bins[:, None] == np.arange(len(answers.ROUGE_BINS)), *ranks]).astype(
-        np.float64
-    )
+    bins = answer_units.rouge_bin(questions.rouge)
+    ranks = [answer_units.ranks(questions.scores[:, column]) for column in (0, 1)]
+    is_bin = bins[:, None] == np.arange(len(answer_units.ROUGE_BINS))
+    return np.column_stack([is_bin, *ranks]).astype(np.float64)
 
 
 def quantities(ranking: Ranking, labels: np.ndarray) -> np.ndarray:
@@ -233,7 +232,7 @@ def choose(
     """Return both phases in order, the mask of the first and the probabilities."""
     n = len(questions.correct)
     n_first = sampling.first_size(n_labels, n)
-    first = sampling.first_phase(answers.rouge_bin(questions.rouge), n_first, rng)
+    first = sampling.first_phase(answer_units.rouge_bin(questions.rouge), n_first, rng)
     is_first = np.zeros(n, dtype=bool)
     is_first[first] = True
     labels = np.where(is_first, questions.correct, np.nan)

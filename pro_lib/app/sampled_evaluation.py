@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pro_lib.evaluation.alpha_choice import AlphaChoice, given_alpha
 from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
-from pro_lib.labels.answers import prepare_answers
+from pro_lib.labels.answer_units import prepare_answers
 from pro_lib.labels.estimates import LabelSample
 from pro_lib.runs.run import Run
 

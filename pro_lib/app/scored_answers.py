@@ -273,7 +273,7 @@ def score_answers(
         is_fixed: whether an α that is not given is 0.4 even if it could be chosen.
         must_judge: whether it is an error if no answer can be judged.
         sample: labels of a sample of the answers. They judge the answers to the questions of the
-            labelled split, and validation questions choose α (`labels.answers.prepare_answers`).
+            labelled split, and validation questions choose α (`prepare_answers`).
 
     Returns:
         The scores, the judged answers and α.
@@ -296,7 +296,7 @@ def score_answers(
     unlabelled = run
     if sample is not None:
         from pro_lib.app.sampled_evaluation import SampledEvaluation, labelled_questions
-        from pro_lib.labels.answers import labelled_run
+        from pro_lib.labels.answer_units import labelled_run
 
         run = labelled_run(run, labelled_questions(run, sample))
     # Texts next to log-probabilities would take the place of all log-probabilities.

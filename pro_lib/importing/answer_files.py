@@ -14,11 +14,11 @@ from pro_lib.common.files import RunError
 from pro_lib.common.nested import plain
 from pro_lib.common.validation import not_empty
 from pro_lib.importing import harness
-from pro_lib.importing.answers import NUMBER_COLUMNS, RUN_COLUMNS
 from pro_lib.importing.collected_answers import CollectedAnswers, collect_answers
 from pro_lib.importing.fields import field_run, load_right_values
 from pro_lib.importing.log_verdicts import set_verdicts
 from pro_lib.importing.messages import error_of, messages, warn_of
+from pro_lib.importing.parsed_answers import NUMBER_COLUMNS, RUN_COLUMNS
 from pro_lib.importing.response_questions import run_questions
 from pro_lib.importing.responses import FOREIGN, Response, responses_in
 from pro_lib.questions.csv_files import check_names, decimal_points

@@ -10,8 +10,8 @@ import pandas as pd
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
-from pro_lib.importing.answers import NO_FINISH_REASON, NUMBER_COLUMNS, RUN_COLUMNS, Problem
 from pro_lib.importing.fields import with_fields
+from pro_lib.importing.parsed_answers import NO_FINISH_REASON, NUMBER_COLUMNS, RUN_COLUMNS, Problem
 from pro_lib.importing.responses import STREAM_PIECE, Response, responses_in
 from pro_lib.importing.usable_answers import usable_values
 

@@ -14,7 +14,7 @@ import pandas as pd
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import as_items
-from pro_lib.importing.answers import ParsedAnswer, Problem
+from pro_lib.importing.parsed_answers import ParsedAnswer, Problem
 from pro_lib.importing.token_spellings import encoded, possible_spellings
 from pro_lib.questions.question_formats import ID_NAMES, QUESTION_NAMES, plain_name
 from pro_lib.questions.question_sets import QuestionSet, load_questions

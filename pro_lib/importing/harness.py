@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pro_lib.common.nested import as_items, inner_value, value_at
 from pro_lib.common.validation import SentenceError
-from pro_lib.importing.answers import Problem
+from pro_lib.importing.parsed_answers import Problem
 from pro_lib.questions.question_files import references_beside
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
-from pro_lib.importing.answers import Problem
 from pro_lib.importing.collected_answers import CollectedAnswers, LeftOut
+from pro_lib.importing.parsed_answers import Problem
 from pro_lib.importing.response_formats import NATURAL, NOT_ENDED
 from pro_lib.runs.run import Run
 

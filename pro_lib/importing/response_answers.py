@@ -5,7 +5,7 @@ from typing import Any
 
 from pro_lib.common.nested import as_items, as_mapping, first_value, inner_value, value_at
 from pro_lib.common.thoughts import without_thoughts
-from pro_lib.importing.answers import RUN_COLUMNS, ParsedAnswer
+from pro_lib.importing.parsed_answers import RUN_COLUMNS, ParsedAnswer
 from pro_lib.importing.response_formats import (
     BLOCKED,
     GEMINI_ENDINGS,

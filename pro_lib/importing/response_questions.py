@@ -11,8 +11,8 @@ import pandas as pd
 from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import is_damaged
-from pro_lib.importing.answers import Problem
 from pro_lib.importing.conversations import question_texts
+from pro_lib.importing.parsed_answers import Problem
 from pro_lib.importing.responses import Response
 from pro_lib.metrics.correctness import normalized_words
 from pro_lib.questions.file_readers import unzipped

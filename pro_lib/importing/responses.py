@@ -11,12 +11,12 @@ from pro_lib.common import reasons
 from pro_lib.common.files import RunError
 from pro_lib.common.nested import as_items, as_mapping, first_value, value_at
 from pro_lib.common.validation import Format, SentenceError, Text, sentence
-from pro_lib.importing.answers import ParsedAnswer, Problem
 from pro_lib.importing.conversations import (
     Conversation,
     conversations_of,
     without_answer,
 )
+from pro_lib.importing.parsed_answers import ParsedAnswer, Problem
 from pro_lib.importing.response_answers import answers_of
 from pro_lib.importing.response_formats import (
     MODELS,

@@ -8,7 +8,12 @@ from typing import Any, TypeAlias
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
 from pro_lib.common.thoughts import THOUGHT_MARKS
-from pro_lib.importing.answers import NOT_RETURNED, OPEN_THOUGHT, THOUGHT_IN_TOKENS, ParsedAnswer
+from pro_lib.importing.parsed_answers import (
+    NOT_RETURNED,
+    OPEN_THOUGHT,
+    THOUGHT_IN_TOKENS,
+    ParsedAnswer,
+)
 from pro_lib.importing.token_spellings import (
     REPLACEMENT,
     REPLACEMENT_BYTES,

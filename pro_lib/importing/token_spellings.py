@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pro_lib.common.control_tokens import CONTROL_SIGNS, CONTROL_TOKEN
-from pro_lib.importing.answers import ParsedAnswer
+from pro_lib.importing.parsed_answers import ParsedAnswer
 
 _CONTROL_TOKENS = rf"(?:(?:{CONTROL_TOKEN.pattern})\s*)+"
 _CONTROL_EDGES = re.compile(rf"\A\s*{_CONTROL_TOKENS}|\s*{_CONTROL_TOKENS}\Z")

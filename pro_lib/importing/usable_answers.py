@@ -5,7 +5,7 @@ from typing import Any
 
 from pro_lib.common import reasons
 from pro_lib.common.validation import is_damaged
-from pro_lib.importing.answers import (
+from pro_lib.importing.parsed_answers import (
     NO_FINISH_REASON,
     NOT_RETURNED,
     OPEN_THOUGHT,

@@ -16,7 +16,7 @@ from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.evaluation import Evaluation, with_columns_in_front
 from pro_lib.evaluation.judgement import Estimate
 from pro_lib.evaluation.methods import split_name
-from pro_lib.labels.answers import scores_at_alphas
+from pro_lib.labels.answer_units import scores_at_alphas
 from pro_lib.labels.file import label_table, read_label_file
 from pro_lib.labels.inference import Scope
 from pro_lib.labels.plan import LabelPlan, plan_path

@@ -19,7 +19,7 @@ from pro_lib.common.validation import (
     WholeNumber,
 )
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.labels.answers import AnswerUnits, answer_units
+from pro_lib.labels.answer_units import AnswerUnits, answer_units
 from pro_lib.labels.file import KEY
 from pro_lib.labels.sampling import first_phase, first_size, second_phase
 from pro_lib.metrics.roc import FloatArray, IntArray

@@ -14,7 +14,7 @@ import pandas as pd
 from pro_lib.common.files import RunError
 from pro_lib.evaluation.evaluation import Evaluation
 from pro_lib.evaluation.run_evaluation import MISSING_SHARE
-from pro_lib.labels.answers import (
+from pro_lib.labels.answer_units import (
     AnswerUnits,
     answer_units,
     references_digest,

@@ -14,7 +14,7 @@ from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.common.line_file import read_lines
 from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.labels.answers import evaluate_answers, labelled_run, prepare_answers
+from pro_lib.labels.answer_units import evaluate_answers, labelled_run, prepare_answers
 from pro_lib.labels.estimates import BY_JUDGE, estimate_words, estimated_aurocs
 from pro_lib.labels.file import (
     append_label,

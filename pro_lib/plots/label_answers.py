@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from pro_lib.labels.answers import ROUGE_BINS, scores_at_alphas
+from pro_lib.labels.answer_units import ROUGE_BINS, scores_at_alphas
 from pro_lib.labels.estimates import LabelledSplits, shown_or_why
 from pro_lib.labels.file import labeller_agreement
 from pro_lib.labels.sampled_verdicts import BY_LABELS

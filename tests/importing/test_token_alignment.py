@@ -8,10 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pro_lib.importing import answers as problems
+from pro_lib.importing import parsed_answers as problems
 from pro_lib.importing import token_alignment as alignment
 from pro_lib.importing import token_spellings
-from pro_lib.importing.answers import ParsedAnswer
+from pro_lib.importing.parsed_answers import ParsedAnswer
 from pro_lib.importing.token_alignment import align
 
 
