@@ -181,7 +181,8 @@ def reservations(scored: ScoredAnswers) -> list[str]:
     clusters = reported.answers.get("cluster")
     if clusters is not None:
         sentences.append(
-            f"The intervals of AUROC are by cluster of questions ({clusters.nunique():,} clusters)."
+            f"The intervals of AUROC are by cluster of questions ({clusters.nunique():,} clusters); "
+            "those of accuracies take questions as independent."
         )
     if reported.n_rarer < _FEWEST_WITHOUT_CAUTION:
         rarer_kind = "right" if reported.accuracy < 0.5 else "wrong"

@@ -261,7 +261,7 @@ def test_score_prints_the_paired_difference_by_question_and_by_cluster(write):
     )
     assert by_question[1] == by_cluster[1]
     assert by_question[0] != by_cluster[0]
-    assert "The intervals of AUROC are by cluster of questions (8 clusters)." in out
+    assert "The intervals of AUROC are by cluster of questions (8 clusters);" in out
 
 
 def test_score_prints_the_paired_differences_of_texts(write):
