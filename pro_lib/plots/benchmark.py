@@ -23,8 +23,9 @@ from pro_lib.plots.style import COLORS, Figure, drawn_methods, set_ticks
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, for the most probable answer that any "
     "decoding found (figures of α and K judge that of beams, so that AUROC of NLL can differ). "
-    "Symbols beside the numbers mark significant differences to PRO in paired tests, corrected for "
-    "all methods and settings (Holm), as intervals are not."
+    "Symbols mark significant differences to PRO in paired tests, and are corrected for multiple "
+    "comparisons (Holm: over methods and settings); intervals are those of single methods and not "
+    "corrected, so they can overlap although there is a symbol."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
@@ -83,8 +84,7 @@ def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
 def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int = 2) -> Figure:
     """Draw AUROC of each method: a panel for each setting, a row for each method.
 
-    The axis begins at 0.5. An arrow at the edge stands for an AUROC below that; its value is at the
-    right.
+    An arrow at the left edge stands for an AUROC below 0.5.
 
     Args:
         table: needs the columns method and auroc. It may have the interval of auroc, and
@@ -118,14 +118,15 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
 
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO with NLL, and name the methods that are significantly better or worse."""
-    others = table[table["method"] != "PRO"]
+    drawn = _drawn(table)
+    drawn = drawn.assign(sign=_signs(drawn))
+    others = drawn[drawn["method"] != "PRO"]
     others = others.assign(
         auroc_minus_nll=-others["auroc_minus_pro"],
         auroc_minus_nll_low=-others["auroc_minus_pro_high"],
         auroc_minus_nll_high=-others["auroc_minus_pro_low"],
     )
     findings = [comparison(others[others["method"] == "NLL"], "PRO", family=others)]
-    drawn = _drawn(table).assign(sign=_signs(table))
     for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
         groups = {
             "significantly better than PRO": rows["sign"] == 1,

@@ -13,6 +13,7 @@ from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
     comparison,
+    corrected,
     has_enough,
     join_caption,
     listed,
@@ -28,9 +29,9 @@ from pro_lib.runs.run import Run
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL, with 95 % confidence intervals, after one change of the "
-    "answers or of their probabilities p, from which both are computed anew; AUROC of NLL and "
-    "marks of significant differences are at the right. “Nothing changed” has each answer once, "
-    f"with p as the model gives it; {FIXED_K_WORDS}."
+    "answers or of their probabilities p, from which both are computed anew; “nothing changed” has "
+    f"each answer once, with p as the model gives it; {FIXED_K_WORDS}. "
+    f"{corrected('all α, K and rows')}"
 )
 # The changes in the words of the figure
 _CHANGES = {

@@ -8,6 +8,7 @@ import pandas as pd
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import (
+    corrected,
     has_enough,
     join_caption,
     listed,
@@ -20,9 +21,9 @@ from pro_lib.plots.style import PROTOCOL_WORDS, Figure
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that beam search "
-    "finds several times counts each time, and if it counts once; symbols at the right mark "
-    "significant differences, corrected for all settings (Holm), as intervals are not. “α chosen” "
-    f"is the best on validation questions; {FIXED_K_WORDS}."
+    "finds several times counts each time, and if it counts once; “α chosen” is the best on "
+    f"validation questions; {FIXED_K_WORDS}. "
+    f"{corrected('settings, for each choice of K and way to count')}"
 )
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import (
     by_protocol,
+    corrected,
     has_enough,
     join_caption,
     listed,
@@ -34,11 +34,10 @@ from pro_lib.plots.style import PRINTED, Figure, distinct_values, drawn_methods
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _SHOWN = (
     "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
-    "of ROUGE-L above which an answer counts as correct. Symbols at the right mark significant "
-    "differences in paired tests, corrected for all methods and settings at a threshold (Holm), as "
-    "intervals are not."
+    f"of ROUGE-L above which an answer counts as correct. "
+    f"{corrected('methods and settings, for each threshold')}"
 )
-_LEAST = -0.25  # where the axis begins
+_LEAST = -0.27  # so that the axis begins near -0.3
 
 
 @per_setting
@@ -103,8 +102,8 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the difference in AUROC to NLL at three thresholds: a row for each method.
 
-    There is a panel for each setting. Values that the paper printed are grey. The axis begins at
-    -0.25. An arrow at the edge stands for a smaller difference; the numbers are at the right.
+    There is a panel for each setting. Values that the paper printed are grey. An arrow at the left
+    edge stands for a difference below -0.27, and the legend has the numbers.
 
     Args:
         table: needs the columns rouge_threshold, method, and auroc_minus_nll with its interval. It
@@ -150,30 +149,31 @@ def caption(table: pd.DataFrame) -> str:
         if rows.empty:
             continue
         signs = rows.groupby(["label", "setting"])["sign"]
-        lowest, highest = signs.transform("min"), signs.transform("max")
-        at_first = rows["rouge_threshold"] == first
+        rows = rows.assign(lowest=signs.transform("min"), highest=signs.transform("max"))
+        at_first = rows[rows["rouge_threshold"] == first]
+        pro = at_first[at_first["method"] == "PRO"]
+        n_alike = ((pro["lowest"] == 0) & (pro["highest"] == 0)).sum()
         parts = [
-            f"{listed(counted_methods(rows[chosen & at_first]))}, {verdict}"
-            for verdict, chosen in (
-                ("better at every threshold", lowest == 1),
-                ("better at some", (highest == 1) & (lowest < 1)),
-                ("worse at every threshold", highest == -1),
-                ("worse at some", (lowest == -1) & (highest > -1)),
-            )
-            if chosen.any()
+            f"{words}PRO is not significantly different from NLL at any threshold in {n_alike} of "
+            f"{len(pro)} settings"
         ]
-        findings.append(
-            f"{words}Methods that differ significantly from NLL (with the number of settings): "
-            f"{'; '.join([*parts, 'no others'] if parts else ['none'])}."
-        )
+        for verdict, chosen in (
+            ("worse at every threshold", at_first["highest"] == -1),
+            ("worse at some", (at_first["lowest"] == -1) & (at_first["highest"] > -1)),
+            ("better at every threshold", at_first["lowest"] == 1),
+            ("better at some", (at_first["highest"] == 1) & (at_first["lowest"] < 1)),
+        ):
+            if chosen.any():
+                parts.append(f"{verdict}: {listed(counted_methods(at_first[chosen]))}")
+        if len(parts) > 1:
+            parts[1] = f"methods (with the number of settings) significantly {parts[1]}"
+        findings.append(f"{'; '.join(parts)}.")
         others = rows[rows["method"] != "PRO"].groupby(["label", "setting"])[GAIN[0]]
         changes = others.last() - others.first()
         if len(changes) and first < last:
-            label, setting = changes.abs().idxmax()
             findings.append(
-                f"{words}As the threshold rises from {first:g} to {last:g}, {(changes < 0).sum()} "
-                f"of {len(changes)} differences of methods other than PRO fall; the largest change "
-                f"is {signed(changes[label, setting])} ({label}, {setting})."
+                f"{words}From {first:g} to {last:g}, {(changes < 0).sum()} of {len(changes)} "
+                "differences of methods other than PRO fall."
             )
     findings.append(too_few(tests[~is_enough]))
     return join_caption(_SHOWN, table.drop(columns="correctness"), *findings)
