@@ -10,10 +10,9 @@ from pro_lib.evaluation.evaluation import DEFAULT_ALPHA
 from pro_lib.plots.captions import (
     by_protocol,
     comparison,
-    has_enough,
     join_caption,
     listed,
-    significant_signs,
+    with_signs,
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
@@ -95,7 +94,7 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
     """
     table = checked_table(table, ["method", "auroc"], "benchmark")
     table = _drawn(table.reindex(columns=table.columns.union(_OPTIONAL, sort=False)), every_method)
-    table = table.assign(row=method_labels(table), sign=_signs(table))
+    table = table.assign(row=method_labels(table))
     table["text"] = table["auroc"].map("{:.3f}".format).replace("nan", "")
     with row_figure(
         table.assign(is_pro=table["method"] == "PRO"),
@@ -119,7 +118,6 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO with NLL, and name the methods that are significantly better or worse."""
     drawn = _drawn(table)
-    drawn = drawn.assign(sign=_signs(drawn))
     others = drawn[drawn["method"] != "PRO"]
     others = others.assign(
         auroc_minus_nll=-others["auroc_minus_pro"],
@@ -142,15 +140,7 @@ def caption(table: pd.DataFrame) -> str:
 
 
 def _drawn(table: pd.DataFrame, every_method: bool = False) -> pd.DataFrame:
-    """Return the rows that are drawn, without PRO at other α than that chosen on validation."""
+    """Return the rows that are drawn, with signs, and without PRO at other α than that chosen."""
     is_drawn = every_method | drawn_methods(table)
-    return table[is_drawn & ~table["alpha_choice"].isin(["default", "oracle"])]
-
-
-def _signs(table: pd.DataFrame) -> pd.Series:
-    """Return 1 for methods that are significantly better than PRO, and -1 for worse ones."""
-    signs = pd.Series(0.0, table.index)
-    for _, rows in by_protocol(table[table["p_value"].notna()]):
-        tests = rows[(rows["method"] != "PRO") & has_enough(rows)]
-        signs.update(significant_signs(tests, "auroc_minus_pro"))
-    return signs
+    rows = table[is_drawn & ~table["alpha_choice"].isin(["default", "oracle"])]
+    return with_signs(rows, "protocol", quantity="auroc_minus_pro")

@@ -53,13 +53,7 @@ _TERMS = {
 
 
 def corrected(family: str, *, has_symbols: bool = True) -> str:
-    """Return the sentence on Holm's correction of the tests of a figure.
-
-    Args:
-        family: the tests that it is over, in words.
-        has_symbols: whether the figure has symbols of significance, or only the caption speaks of
-            it.
-    """
+    """Return the sentence on Holm's correction over a family of tests."""
     subject, mark = "Statements", "significance"
     if has_symbols:
         subject, mark = "Symbols", "a symbol"
@@ -230,6 +224,20 @@ def significant_signs(tests: pd.DataFrame, quantity: str = "auroc_minus_nll") ->
     """
     is_significant = holm(tests["p_value"]) <= SIGNIFICANT
     return np.sign(tests[quantity]).where(is_significant, 0)
+
+
+def with_signs(table: pd.DataFrame, *by: str, quantity: str = "auroc_minus_nll") -> pd.DataFrame:
+    """Return a table with the column sign (`significant_signs`), 0 without a test.
+
+    Holm's correction is over the tests with the same values of those columns `by` that exist.
+    """
+    table = table.reset_index(drop=True).assign(sign=0.0)
+    if "p_value" in table:
+        tests = table[has_enough(table)]
+        columns = [tests[name] for name in by if name in tests]
+        for _, family in tests.groupby(columns or np.zeros(len(tests)), dropna=False):
+            table.loc[family.index, "sign"] = significant_signs(family, quantity)
+    return table
 
 
 def verdicts(rows: pd.DataFrame, signs: pd.Series) -> Iterator[tuple[str, pd.DataFrame]]:

@@ -19,12 +19,11 @@ from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
     comparison,
     corrected,
-    has_enough,
     join_caption,
     listed,
     setting_names,
-    significant_signs,
     verdicts,
+    with_signs,
 )
 from pro_lib.plots.exact_search import SearchRuns
 from pro_lib.plots.figure import checked_table, row_figure
@@ -37,7 +36,7 @@ _SHOWN = (
     "row has its own α, chosen on validation questions. The judged answer is the most probable one "
     "that search, beams or greedy decoding found, so that AUROC can differ from figures of beams; "
     "questions to which beams or search find no complete answer are left out. "
-    f"{corrected('settings for PRO with beams, over other scores and settings for these')}"
+    f"{corrected('settings for PRO with beams, over settings and scores for the others')}"
 )
 _REFERENCE: dict[str, Any] = line_style(0) | {"mfc": "white"}
 # Names of `Evaluation.alpha_scores`.
@@ -118,13 +117,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     table = _drawn(checked_table(table, needed, "exact_search_auroc"))
     alphas = table["alpha"].map(" ({:g})".format, na_action="ignore").fillna("")
     texts = table["auroc"].map("{:.3f}".format) + alphas
-    is_pro = table["method"] == "PRO"
-    table["sign"] = 0.0
-    if "p_value" in table:
-        for _, tests in table[has_enough(table)].groupby(is_pro):
-            signs = significant_signs(tests, "auroc_minus_pro")
-            table.loc[signs.index, "sign"] = signs
-    names = table["method"].mask(is_pro, table["strategy"].replace(_ANSWERS))
+    names = table["method"].mask(table["is_pro"], table["strategy"].replace(_ANSWERS))
     is_reference = names == _ANSWERS["threshold"]
     table = table.assign(row=names, text=texts, is_reference=is_reference)
     table = table.sort_values("method", key=lambda name: name != "PRO", kind="stable")
@@ -147,16 +140,15 @@ def caption(table: pd.DataFrame) -> str:
     """Compare PRO of beams, NLL and the other scores with PRO of the exact search."""
     table = _drawn(table)
     options: dict[str, Any] = {"quantity": "auroc_minus_pro", "reference": "PRO with the search"}
-    is_pro = table["method"] == "PRO"
-    beams = table[is_pro & (table["strategy"] != "threshold")]
-    others = table[~is_pro & has_enough(table)]
+    beams = table[table["is_pro"] & (table["strategy"] != "threshold")]
+    others = table[~table["is_pro"]]
     nll = others[others["method"] == "NLL"]
     sentences = [
         comparison(beams, "PRO with beams", **options),
         comparison(nll, "NLL", family=others, **options),
     ]
     findings = [sentence.removesuffix(".") for sentence in sentences]
-    for words, rows in verdicts(others, significant_signs(others, "auroc_minus_pro")):
+    for words, rows in verdicts(others, others["sign"]):
         if words.startswith("significantly"):
             has_one_model = len(distinct_values(table, "model")) == 1
             settings = rows["dataset"] if has_one_model else setting_names(rows)
@@ -169,8 +161,10 @@ def caption(table: pd.DataFrame) -> str:
 
 
 def _drawn(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without PRO of beams at the α of the search."""
-    return table[table["alpha_choice"] != "exact search"].reset_index(drop=True)
+    """Return the rows without PRO of beams at the α of the search, with significant signs."""
+    table = table.assign(is_pro=table["method"] == "PRO")
+    drawn = table[table["alpha_choice"] != "exact search"]
+    return with_signs(drawn, "is_pro", quantity="auroc_minus_pro")
 
 
 def _evaluation(runs: SearchRuns, split: str, rules: AnswerRules | None) -> Evaluation:

@@ -135,8 +135,9 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
                 legend.setdefault(label, handle)
         shared = _shared_setting(table, legend)
         if n_panels == 1:
-            axes[0].title.set_text(", ".join(filter(None, [shared, *names])))
-        elif shared:
+            shared = ", ".join(filter(None, [shared, *names]))
+            axes[0].set_title("")
+        if shared:
             title = f"{title} ({shared})"
         _write_title(figure, title, legend)
         for ax in places[n_panels:]:
@@ -299,7 +300,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     indent = "     " if rows["sign"].any() else " "
     if heading:
         ax.text(1, -0.55, indent + heading, **{**beside, "va": "bottom"})
-        ax.title.set_y(1 + 0.45 / len(names))
+        ax.title.set_y(1 + 0.8 / len(names))
     if "text" in rows:
         for name, text in rows.groupby("row")["text"].first().items():
             ax.text(1, names.index(str(name)), indent + text, **beside)

@@ -220,10 +220,9 @@ def caption(table: pd.DataFrame) -> str:
         n_below = (known["accuracy_high"] < known["target"]).sum()
         of_all = known["n_correct"] / known["n_questions"]
         findings.append(
-            f"because only {n} validation questions are used, guarantees are cautious, and test "
-            f"answers have an accuracy of {span(known['accuracy'])} ({span(of_all)} if all are "
-            f"answered), with an interval entirely below the guarantee in {n_below} of "
-            f"{len(known)} cases"
+            f"guarantees from few questions are cautious: test answers have an accuracy of "
+            f"{span(known['accuracy'])} ({span(of_all)} if all are answered), with an interval "
+            f"entirely below the guarantee in {n_below} of {len(known)} cases"
         )
     by_labels = _BY_LABELS if is_by_labels(table) else ""
     not_drawn = ""

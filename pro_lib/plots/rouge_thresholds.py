@@ -16,8 +16,8 @@ from pro_lib.plots.captions import (
     join_caption,
     listed,
     setting_names,
-    significant_signs,
     too_few,
+    with_signs,
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import GAIN
@@ -141,34 +141,33 @@ def caption(table: pd.DataFrame) -> str:
     """Say which methods differ from NLL at which thresholds, and how the differences change."""
     table = _compared(table)
     tests = table[table["rouge_threshold"].notna()].sort_values("rouge_threshold", kind="stable")
-    tests = tests.assign(setting=setting_names(tests), label=method_labels(tests))
+    names = {"setting": setting_names(tests), "method": method_labels(tests)}
+    tests = tests.assign(**names).drop(columns="similarity", errors="ignore")
     is_enough = has_enough(tests).groupby(tests["setting"]).transform("all")
     first, last = tests["rouge_threshold"].agg(["min", "max"])
     findings = []
     for words, rows in by_protocol(tests[is_enough]):
         if rows.empty:
             continue
-        signs = rows.groupby(["label", "setting"])["sign"]
-        rows = rows.assign(lowest=signs.transform("min"), highest=signs.transform("max"))
-        at_first = rows[rows["rouge_threshold"] == first]
-        pro = at_first[at_first["method"] == "PRO"]
-        n_alike = ((pro["lowest"] == 0) & (pro["highest"] == 0)).sum()
+        signs = rows.groupby(list(names), sort=False)["sign"].agg(["min", "max"]).reset_index()
+        pro = signs[signs["method"] == "PRO"]
+        n_alike = (pro[["min", "max"]] == 0).all(axis=1).sum()
         parts = [
             f"{words}PRO is not significantly different from NLL at any threshold in {n_alike} of "
             f"{len(pro)} settings"
         ]
         for verdict, chosen in (
-            ("worse at every threshold", at_first["highest"] == -1),
-            ("worse at some", (at_first["lowest"] == -1) & (at_first["highest"] > -1)),
-            ("better at every threshold", at_first["lowest"] == 1),
-            ("better at some", (at_first["highest"] == 1) & (at_first["lowest"] < 1)),
+            ("worse at every threshold", signs["max"] == -1),
+            ("worse at some", (signs["min"] == -1) & (signs["max"] > -1)),
+            ("better at every threshold", signs["min"] == 1),
+            ("better at some", (signs["max"] == 1) & (signs["min"] < 1)),
         ):
             if chosen.any():
-                parts.append(f"{verdict}: {listed(counted_methods(at_first[chosen]))}")
+                parts.append(f"{verdict}: {listed(counted_methods(signs[chosen]))}")
         if len(parts) > 1:
             parts[1] = f"methods (with the number of settings) significantly {parts[1]}"
         findings.append(f"{'; '.join(parts)}.")
-        others = rows[rows["method"] != "PRO"].groupby(["label", "setting"])[GAIN[0]]
+        others = rows[rows["method"] != "PRO"].groupby(list(names))[GAIN[0]]
         changes = others.last() - others.first()
         if len(changes) and first < last:
             findings.append(
@@ -180,18 +179,8 @@ def caption(table: pd.DataFrame) -> str:
 
 
 def _compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that are drawn, with the signs of significant differences.
-
-    Holm's correction is over the methods and settings at a threshold, for each protocol by itself.
-    """
+    """Return the rows that are drawn, with the signs of significant differences."""
     thresholds = sorted(table["rouge_threshold"].dropna().unique())
     drawn = [thresholds[0], thresholds[len(thresholds) // 2], thresholds[-1]]
     is_shown = drawn_methods(table) & table["rouge_threshold"].isin([*drawn, np.nan])
-    table = table[is_shown & (table["method"] != "NLL")].reset_index(drop=True)
-    table["sign"] = 0.0
-    if "p_value" in table:
-        family = ["rouge_threshold", *table.columns.intersection(["protocol"])]
-        for _, tests in table[has_enough(table)].groupby(family, dropna=False):
-            signs = significant_signs(tests)
-            table.loc[signs.index, "sign"] = signs
-    return table
+    return with_signs(table[is_shown & (table["method"] != "NLL")], "rouge_threshold", "protocol")

@@ -41,18 +41,19 @@ def test_a_panel_above_an_empty_place_has_tick_labels():
     assert has_labels == [False, True, True]
 
 
-def test_labels_are_centred_on_the_panels_and_one_panel_has_its_setting_as_title():
+def test_labels_are_centred_on_the_panels_and_the_title_has_the_setting_of_one_panel():
     table = pd.DataFrame({"dataset": ["d"], "model": "m", "n_questions": 1234})
     labels = {"x": "a long label\nof two lines", "y": "value", **TITLE}
     with labelled_figure(table, "dataset", **labels) as (figure, [(ax, _)]):
         for label in ("one", "two", "one"):
             ax.plot(0, 0, label=label)
     figure.draw_without_rendering()
-    assert ax.get_title().replace("\xa0", " ") == "d, m, n = 1,234"
     box = ax.get_position()
     assert figure._supylabel.get_position()[1] == pytest.approx((box.y0 + box.y1) / 2, abs=0.01)
     assert legend(figure) == ["one", "two"]
-    assert figure.legends[0].get_title().get_text() == "A title of mine"
+    title = figure.legends[0].get_title().get_text()
+    assert title.replace("\xa0", " ") == "A title of mine (d, m, n = 1,234)"
+    assert ax.get_title() == ""
 
 
 def test_the_entries_of_a_legend_are_in_as_few_rows_as_fit():

@@ -116,9 +116,9 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
         in caption
     )
     assert (
-        "; because only 300 validation questions are used, guarantees are cautious, and test "
-        "answers have an accuracy of 0.800 (0.500 if all are answered), with an interval entirely "
-        "below the guarantee in 0 of 14 cases." in caption
+        "; guarantees from few questions are cautious: test answers have an accuracy of 0.800 "
+        "(0.500 if all are answered), with an interval entirely below the guarantee in 0 of 14 "
+        "cases." in caption
     )
     assert "ROUGE-L calls correct" not in caption
     low = guarantees.caption(table.assign(accuracy_high=0.75))
