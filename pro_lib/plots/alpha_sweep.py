@@ -15,16 +15,16 @@ from pro_lib.evaluation.evaluation import (
     Evaluation,
     alpha_grid,
 )
-from pro_lib.plots.captions import comparison, join_caption, signed_span, span
+from pro_lib.plots.captions import comparison, corrected, join_caption, signed_span, span
 from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import SETTING_COLUMNS, aurocs, per_setting, with_setting
 from pro_lib.plots.style import ALPHA_LABELS, Figure, alpha_axis, distinct_values, draw_curves
 
 _SHOWN = (
-    "AUROC of PRO against α (lines) and of NLL (dotted lines), with 95 % confidence intervals of "
-    "PRO minus NLL around PRO (bands), so that the two differ where a band does not contain the "
-    "dotted line. A band widens where both order only a few questions differently, because the "
-    "interval then rests on these few."
+    "AUROC of PRO against α (lines) and of NLL (dotted lines); bands are 95 % confidence intervals "
+    "of PRO minus NLL, drawn around PRO, which end where both order all questions alike, and are "
+    "wide where they order only a few questions differently. "
+    f"{corrected('settings', has_symbols=False)}"
 )
 _CHOSEN: dict[str, Any] = {
     "mec": "black",

@@ -110,7 +110,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         *("model", "dataset"),
         title="Sets of answers without a correct one",
         x="α (mean number of answers in a set)",
-        y="share of questions",
+        y="share without a correct answer",
         figure_columns=figure_columns,
         height=1.8,
     ) as (figure, panels):

@@ -10,10 +10,9 @@ from pro_lib.evaluation.evaluation import DEFAULT_ALPHA
 from pro_lib.plots.captions import (
     by_protocol,
     comparison,
-    has_enough,
     join_caption,
     listed,
-    significant_signs,
+    with_signs,
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.reliability import calibrations
@@ -23,8 +22,9 @@ from pro_lib.plots.style import COLORS, Figure, drawn_methods, set_ticks
 _SHOWN = (
     "AUROC of each method with its 95 % confidence interval, for the most probable answer that any "
     "decoding found (figures of α and K judge that of beams, so that AUROC of NLL can differ). "
-    "Symbols beside the numbers mark significant differences to PRO in paired tests, corrected for "
-    "all methods and settings (Holm), as intervals are not."
+    "Symbols mark significant differences to PRO in paired tests, and are corrected for multiple "
+    "comparisons (Holm: over methods and settings); intervals are those of single methods and not "
+    "corrected, so they can overlap although there is a symbol."
 )
 # The rows of PRO, by the name of their score, with how each chooses α.
 _PRO_ROWS = {"PRO": "validation", "PRO, default": "default", "PRO, oracle": "oracle"}
@@ -83,8 +83,7 @@ def table(splits: Splits, *, default: float = DEFAULT_ALPHA) -> pd.DataFrame:
 def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int = 2) -> Figure:
     """Draw AUROC of each method: a panel for each setting, a row for each method.
 
-    The axis begins at 0.5. An arrow at the edge stands for an AUROC below that; its value is at the
-    right.
+    An arrow at the left edge stands for an AUROC below 0.5.
 
     Args:
         table: needs the columns method and auroc. It may have the interval of auroc, and
@@ -95,7 +94,7 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
     """
     table = checked_table(table, ["method", "auroc"], "benchmark")
     table = _drawn(table.reindex(columns=table.columns.union(_OPTIONAL, sort=False)), every_method)
-    table = table.assign(row=method_labels(table), sign=_signs(table))
+    table = table.assign(row=method_labels(table))
     table["text"] = table["auroc"].map("{:.3f}".format).replace("nan", "")
     with row_figure(
         table.assign(is_pro=table["method"] == "PRO"),
@@ -118,14 +117,14 @@ def draw(table: pd.DataFrame, *, every_method: bool = False, figure_columns: int
 
 def caption(table: pd.DataFrame) -> str:
     """Compare PRO with NLL, and name the methods that are significantly better or worse."""
-    others = table[table["method"] != "PRO"]
+    drawn = _drawn(table)
+    others = drawn[drawn["method"] != "PRO"]
     others = others.assign(
         auroc_minus_nll=-others["auroc_minus_pro"],
         auroc_minus_nll_low=-others["auroc_minus_pro_high"],
         auroc_minus_nll_high=-others["auroc_minus_pro_low"],
     )
     findings = [comparison(others[others["method"] == "NLL"], "PRO", family=others)]
-    drawn = _drawn(table).assign(sign=_signs(table))
     for words, rows in by_protocol(drawn[drawn["method"] != "NLL"]):
         groups = {
             "significantly better than PRO": rows["sign"] == 1,
@@ -141,15 +140,7 @@ def caption(table: pd.DataFrame) -> str:
 
 
 def _drawn(table: pd.DataFrame, every_method: bool = False) -> pd.DataFrame:
-    """Return the rows that are drawn, without PRO at other α than that chosen on validation."""
+    """Return the rows that are drawn, with signs, and without PRO at other α than that chosen."""
     is_drawn = every_method | drawn_methods(table)
-    return table[is_drawn & ~table["alpha_choice"].isin(["default", "oracle"])]
-
-
-def _signs(table: pd.DataFrame) -> pd.Series:
-    """Return 1 for methods that are significantly better than PRO, and -1 for worse ones."""
-    signs = pd.Series(0.0, table.index)
-    for _, rows in by_protocol(table[table["p_value"].notna()]):
-        tests = rows[(rows["method"] != "PRO") & has_enough(rows)]
-        signs.update(significant_signs(tests, "auroc_minus_pro"))
-    return signs
+    rows = table[is_drawn & ~table["alpha_choice"].isin(["default", "oracle"])]
+    return with_signs(rows, "protocol", quantity="auroc_minus_pro")

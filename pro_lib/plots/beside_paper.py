@@ -11,7 +11,7 @@ from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import join_caption, listed
 from pro_lib.plots.figure import checked_table, draw_rows, row_figure
 from pro_lib.plots.settings import difference_to
-from pro_lib.plots.style import COLORS, Figure
+from pro_lib.plots.style import COLORS, PROTOCOL_WORDS, Figure, distinct_values
 
 _CIRCLE: dict[str, Any] = {"marker": "o", "mfc": "none", "ms": 3}
 _BAR: dict[str, Any] = {"marker": "|", "ms": 9, "mew": 2, "label": "mean"}
@@ -73,6 +73,10 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     rows = rows[rows["method"].isin(names)]
     rows = rows.assign(row=rows["method"] + " (" + rows["source"] + ")")
     rows = rows[["row", "source", "auroc_minus_pro"]]
+    counted = [PROTOCOL_WORDS.get(name, name) for name in distinct_values(here, "protocol")]
+    title = "AUROC of each method minus that of PRO"
+    if counted:
+        title = f"{title} (here: {listed(counted)})"
     means = rows.groupby(["row", "source"], as_index=False)["auroc_minus_pro"].mean()
     colors = {"paper": COLORS[7], "here": COLORS[0]}
     styles = {name: _CIRCLE | {"color": color, "label": name} for name, color in colors.items()}
@@ -83,7 +87,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         value="auroc_minus_pro",
         group="source",
         styles=styles,
-        title="AUROC of each method minus that of PRO",
+        title=title,
         x="AUROC minus that of PRO",
         figure_columns=figure_columns,
         row_height=0.2,

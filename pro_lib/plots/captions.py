@@ -38,7 +38,7 @@ _TERMS = {
     "repeats counted": "an answer that is found twice counts twice",
     "each answer once": "an answer that is found twice counts once, so that numbers can differ "
     "from figures in which repeats count",
-    "exact search": "search for all answers with p of at least its own α, and the greedy answer",
+    "exact search": "search that finds every answer with p ≥ its α, and the greedy answer",
     "facts-1m": "small model made for these questions, with 1.0 million parameters",
     "facts-2m": "small model made for these questions, with 2.3 million parameters",
     "smollm2-135m": "SmolLM2 with 135 million parameters",
@@ -50,6 +50,17 @@ _TERMS = {
     "nq-open": "questions to a search engine (Natural Questions)",
     "meadow": "medical flashcards",
 }
+
+
+def corrected(family: str, *, has_symbols: bool = True) -> str:
+    """Return the sentence on Holm's correction over a family of tests."""
+    subject, mark = "Statements", "significance"
+    if has_symbols:
+        subject, mark = "Symbols", "a symbol"
+    return (
+        f"{subject} are corrected for multiple comparisons (Holm: over {family}), intervals are "
+        f"not, so an interval can exclude 0 without {mark}."
+    )
 
 
 def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
@@ -73,15 +84,12 @@ def join_caption(shown: str, table: pd.DataFrame, *findings: str) -> str:
     paragraphs = [f"{shown} {answer_sentence(table)}", found]
     text = "\n\n".join(filter(None, paragraphs))
     terms = f"{ABBREVIATIONS}{'; '.join(_terms(text, table))}."
-    if "interval" in text and " minus " in text:
+    if "interval" in text and " minus " in text and "bands" not in shown:
         terms += " An interval narrower than its mark is hidden"
         are_alike = (table.get("n_differ", pd.Series()) == 0).any()
         terms += (
             "; none is drawn where both scores order all questions alike." if are_alike else "."
         )
-    if "significant" in found and "Holm" not in shown:
-        terms += " Significance is corrected for all comparisons of a sentence (Holm), "
-        terms += "and intervals are not."
     return f"{text}\n\n{terms}"
 
 
@@ -216,6 +224,20 @@ def significant_signs(tests: pd.DataFrame, quantity: str = "auroc_minus_nll") ->
     """
     is_significant = holm(tests["p_value"]) <= SIGNIFICANT
     return np.sign(tests[quantity]).where(is_significant, 0)
+
+
+def with_signs(table: pd.DataFrame, *by: str, quantity: str = "auroc_minus_nll") -> pd.DataFrame:
+    """Return a table with the column sign (`significant_signs`), 0 without a test.
+
+    Holm's correction is over the tests with the same values of those columns `by` that exist.
+    """
+    table = table.reset_index(drop=True).assign(sign=0.0)
+    if "p_value" in table:
+        tests = table[has_enough(table)]
+        columns = [tests[name] for name in by if name in tests]
+        for _, family in tests.groupby(columns or np.zeros(len(tests)), dropna=False):
+            table.loc[family.index, "sign"] = significant_signs(family, quantity)
+    return table
 
 
 def verdicts(rows: pd.DataFrame, signs: pd.Series) -> Iterator[tuple[str, pd.DataFrame]]:

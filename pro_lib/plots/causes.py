@@ -13,12 +13,13 @@ from pro_lib.evaluation.evaluation import DEFAULT_ALPHA, Evaluation
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
     comparison,
+    corrected,
     has_enough,
     join_caption,
     listed,
     signed_span,
-    significant_signs,
     verdicts,
+    with_signs,
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import FIXED_K_WORDS, GAIN, pro_minus_nll, with_scores
@@ -28,9 +29,9 @@ from pro_lib.runs.run import Run
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL, with 95 % confidence intervals, after one change of the "
-    "answers or of their probabilities p, from which both are computed anew; AUROC of NLL and "
-    "marks of significant differences are at the right. “Nothing changed” has each answer once, "
-    f"with p as the model gives it; {FIXED_K_WORDS}."
+    "answers or of their probabilities p, from which both are computed anew; “nothing changed” has "
+    f"each answer once, with p as the model gives it; {FIXED_K_WORDS}. "
+    f"{corrected('all α, K and rows')}"
 )
 # The changes in the words of the figure
 _CHANGES = {
@@ -95,12 +96,10 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     needed = ["cause", "nll_auroc", "k_choice", "k", "alpha", *GAIN]
-    table = with_scores(checked_table(table, needed, "causes"))
+    table = with_signs(with_scores(checked_table(table, needed, "causes")))
     changes = table["cause"].replace(_CHANGES)
     table["row"] = changes.map(lambda words: textwrap.fill(words, 22 * figure_columns))
     table["text"] = table["nll_auroc"].map("{:.3f}".format)
-    if "p_value" in table and has_enough(table).all():
-        table["sign"] = significant_signs(table)
     with row_figure(
         table.drop(columns="protocol", errors="ignore"),  # a row has repeated answers
         *("dataset", "model"),
@@ -108,7 +107,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         group="score",
         title="PRO minus NLL after a change of the answers",
         x="AUROC of PRO minus that of NLL",
-        heading="NLL",
+        heading="AUROC\nof NLL",
         figure_columns=figure_columns,
         row_height=0.34,
         least_row_height=0.34,
@@ -123,17 +122,19 @@ def caption(table: pd.DataFrame) -> str:
     """
     if not has_enough(table).all() or table["auroc_minus_nll_low"].isna().any():
         return join_caption(_SHOWN, table, comparison(table.head(1), "PRO"))
-    signs = significant_signs(table)
+    table = with_signs(table)
     n_rows = table["cause"].nunique()
     findings = []
-    for words, rows in verdicts(table, signs):
+    for words, rows in verdicts(table, table["sign"]):
         if words.startswith("significantly"):
-            scores = " or ".join(with_scores(rows)["score"].unique())
+            scores = with_scores(rows)["score"].unique()
+            several = "at least one of " * (len(scores) > 1)
             findings.append(
-                f"PRO is {words} NLL with {scores} in {rows['cause'].nunique()} of {n_rows} rows "
+                f"PRO is {words} NLL with {several}{listed(scores)} in "
+                f"{rows['cause'].nunique()} of {n_rows} rows "
                 f"(significant differences: {signed_span(rows['auroc_minus_nll'])})."
             )
-    alike = table["cause"][~table["cause"].isin(table.loc[signs != 0, "cause"])]
+    alike = table["cause"][~table["cause"].isin(table.loc[table["sign"] != 0, "cause"])]
     if len(alike):
         names = listed(f"“{name}”" for name in alike.replace(_CHANGES).unique())
         findings.append(f"No α or K makes a significant difference with {names}.")

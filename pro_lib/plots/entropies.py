@@ -12,11 +12,12 @@ from pro_lib.plots.style import COLORS, SHARE_TICKS, Figure, set_ticks
 from pro_lib.runs.run import Run
 
 _SHOWN = (
-    "Entropy of the answers to {n_drawn} questions{each}, evenly spaced in the order of a "
-    "guaranteed lower bound (line), the tree bound of an exact search with α = {alpha}. An "
-    "estimate (circle, which can hide its 95 % confidence interval) is the mean, over {n_samples} "
-    "samples, of the sum of the next-token entropies along a sample. Estimates and intervals can "
-    "lie below the bound, because so few samples often miss rare answers with a large sum."
+    "{n_drawn} questions{each}, in equal steps of all questions sorted by a guaranteed lower bound "
+    "of the entropy of their answers (line: the tree bound of an exact search with α = {alpha}). "
+    "An estimate (circle, which can hide its 95 % confidence interval) is the mean, over "
+    "{n_samples} samples, of the sum of the next-token entropies along a sample. Estimates and "
+    "intervals can lie below the bound, because so few samples often miss rare answers with a "
+    "large sum."
 )
 _MOST_QUESTIONS = 60
 _TICKS = (0.1, 0.3, 1, 3, 10, 30, 100)
@@ -83,7 +84,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         table,
         *("model", "dataset"),
         title="Entropy of the answers to single questions",
-        x="share of the questions with a smaller lower bound",
+        x="questions, sorted by their lower bound",
         y="entropy (nats, logarithmic)",
         figure_columns=figure_columns,
         height=2.0,
@@ -127,8 +128,7 @@ def caption(table: pd.DataFrame) -> str:
     bounds = span(settings["tree_bound"].mean(), "{:.2f}")
     finding = (
         f"Over all n questions, the mean lower bound is {bounds} nats, which is {shares['all']} "
-        "of the mean entropy: "
-        f"{shares['least']} in the quarter of the questions with the smallest bounds, and "
-        f"{shares['most']} in the quarter with the largest."
+        f"of the estimated mean entropy: {shares['least']} in the quarter of the questions with "
+        f"the smallest bounds, and {shares['most']} in the quarter with the largest."
     )
     return join_caption(shown, table, finding)

@@ -182,7 +182,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         table.assign(noted=shares.map("{:.0f}\xa0%".format)),
         *("model", "dataset"),
         title="Probable answers that beam search finds",
-        x="α (questions with an answer with p ≥ α)",
+        x="α (share of questions that have an answer with p ≥ α)",
         y="share found",
         figure_columns=figure_columns,
         least_height=0.7,

@@ -18,24 +18,27 @@ from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.metrics.roc import FloatArray
 from pro_lib.plots.captions import (
     comparison,
-    has_enough,
+    corrected,
     join_caption,
     listed,
     setting_names,
-    significant_signs,
     verdicts,
+    with_signs,
 )
 from pro_lib.plots.exact_search import SearchRuns
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.settings import method_columns, per_setting, with_setting
-from pro_lib.plots.style import Figure, distinct_values
+from pro_lib.plots.style import Figure, distinct_values, line_style
 
 _SHOWN = (
-    "AUROC of each score minus that of PRO with an exact search, with 95 % confidence intervals; "
-    "rows without “beams” use the answers of this search. Each row chooses its own α on validation "
-    "questions (“same α”: that of the first row), and questions to which beams or search find no "
-    "complete answer are left out."
+    "AUROC of each score minus that of PRO with an exact search (open mark), with 95 % confidence "
+    "intervals; rows without “beams”, also NLL and ALL, use the answers of this search, and each "
+    "row has its own α, chosen on validation questions. The judged answer is the most probable one "
+    "that search, beams or greedy decoding found, so that AUROC can differ from figures of beams; "
+    "questions to which beams or search find no complete answer are left out. "
+    f"{corrected('settings for PRO with beams, over settings and scores for the others')}"
 )
+_REFERENCE: dict[str, Any] = line_style(0) | {"mfc": "white"}
 # Names of `Evaluation.alpha_scores`.
 _PRO_OF_BEAMS = "PRO of beams"
 _SAME_ALPHA = "PRO of beams at the same α"
@@ -102,6 +105,8 @@ def table(
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the paired difference of AUROC of each score to PRO of the exact search.
 
+    PRO of beams at the α of the search is not drawn.
+
     Args:
         table: needs the columns method, strategy, alpha, alpha_choice, auroc, and auroc_minus_pro
             with its interval. It may have dataset, model, protocol and n_questions, and with
@@ -109,21 +114,19 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
     """
     needed = ["method", "strategy", "alpha", "alpha_choice", "auroc", "auroc_minus_pro"]
-    table = checked_table(table, needed, "exact_search_auroc").reset_index(drop=True)
+    table = _drawn(checked_table(table, needed, "exact_search_auroc"))
     alphas = table["alpha"].map(" ({:g})".format, na_action="ignore").fillna("")
-    table["sign"] = 0.0
-    if "p_value" in table:
-        is_same = table["alpha_choice"] == "exact search"
-        for family in (_others(table), *(_beams(table, some) for some in (is_same, ~is_same))):
-            signs = significant_signs(family[has_enough(family)], "auroc_minus_pro")
-            table.loc[signs.index, "sign"] = signs
     texts = table["auroc"].map("{:.3f}".format) + alphas
-    table = table.assign(row=_score_names(table), text=texts)
+    names = table["method"].mask(table["is_pro"], table["strategy"].replace(_ANSWERS))
+    is_reference = names == _ANSWERS["threshold"]
+    table = table.assign(row=names, text=texts, is_reference=is_reference)
     table = table.sort_values("method", key=lambda name: name != "PRO", kind="stable")
     with row_figure(
         table,
         *("dataset", "model", "protocol"),
         value="auroc_minus_pro",
+        group="is_reference",
+        styles={False: line_style(0), True: _REFERENCE},
         title="AUROC of scores minus that of PRO with an exact search",
         x="AUROC minus that of PRO with an exact search; at the right, AUROC (α)",
         figure_columns=figure_columns,
@@ -134,14 +137,18 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 
 def caption(table: pd.DataFrame) -> str:
-    """Compare PRO of beams, with its own α, and the other scores with PRO of the exact search."""
-    is_own = table["alpha_choice"] == "validation"
+    """Compare PRO of beams, NLL and the other scores with PRO of the exact search."""
+    table = _drawn(table)
     options: dict[str, Any] = {"quantity": "auroc_minus_pro", "reference": "PRO with the search"}
-    others = _others(table)
-    of_beams = comparison(_beams(table, is_own), "PRO with beams", **options)
-    nll = comparison(others[others["method"] == "NLL"], "NLL", family=others, **options)
-    findings = [nll.removesuffix(".")]
-    for words, rows in verdicts(others, significant_signs(others, "auroc_minus_pro")):
+    beams = table[table["is_pro"] & (table["strategy"] != "threshold")]
+    others = table[~table["is_pro"]]
+    nll = others[others["method"] == "NLL"]
+    sentences = [
+        comparison(beams, "PRO with beams", **options),
+        comparison(nll, "NLL", family=others, **options),
+    ]
+    findings = [sentence.removesuffix(".") for sentence in sentences]
+    for words, rows in verdicts(others, others["sign"]):
         if words.startswith("significantly"):
             has_one_model = len(distinct_values(table, "model")) == 1
             settings = rows["dataset"] if has_one_model else setting_names(rows)
@@ -150,25 +157,14 @@ def caption(table: pd.DataFrame) -> str:
                 for setting, some in rows.groupby(settings, sort=False)
             ]
             findings.append(f"{words.removesuffix(' than')}: {listed(parts)}")
-    of_others = "; ".join(filter(None, findings))
-    return join_caption(_SHOWN, table, of_beams, of_others and f"{of_others}.")
+    return join_caption(_SHOWN, table, f"{'; '.join(filter(None, findings))}.")
 
 
-def _beams(table: pd.DataFrame, chosen: pd.Series) -> pd.DataFrame:
-    """Return the chosen rows of PRO with beams."""
-    return table[(table["method"] == "PRO") & (table["strategy"] != "threshold") & chosen]
-
-
-def _others(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of other scores than PRO that have enough answers for a test."""
-    return table[(table["method"] != "PRO") & has_enough(table)]
-
-
-def _score_names(table: pd.DataFrame) -> pd.Series:
-    """Return the name of the score of each row; that of PRO says which answers it uses."""
-    is_pro = table["method"] == "PRO"
-    names = table["method"].mask(is_pro, table["strategy"].replace(_ANSWERS))
-    return names + np.where(table["alpha_choice"] == "exact search", ", same α", "")
+def _drawn(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows without PRO of beams at the α of the search, with significant signs."""
+    table = table.assign(is_pro=table["method"] == "PRO")
+    drawn = table[table["alpha_choice"] != "exact search"]
+    return with_signs(drawn, "is_pro", quantity="auroc_minus_pro")
 
 
 def _evaluation(runs: SearchRuns, split: str, rules: AnswerRules | None) -> Evaluation:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 from matplotlib.text import Text
-from matplotlib.transforms import Bbox, ScaledTranslation
+from matplotlib.transforms import Bbox, ScaledTranslation, Transform
 
 from pro_lib.common.validation import SentenceError
 from pro_lib.plots.captions import span
@@ -26,14 +26,13 @@ from pro_lib.plots.style import (
     draw_curves,
     labelled_styles,
     line_style,
-    minus,
     plt,
     set_ticks,
 )
 
 _TALLEST = 4.5  # inches, of a figure of one column, as far as its panels allow
 _ENDS = ("low", "high")  # of an interval, in the names of columns
-_ARROW: dict[str, Any] = {"marker": 4, "ls": "", "ms": 4}  # to the left
+_ARROW: dict[str, Any] = {"marker": 4, "ls": "", "ms": 4, "zorder": 4}  # to the left
 # How significant differences are marked, by sign: the marker, and the word of the legend.
 _SIGNIFICANT = {1: ("+", "better"), -1: ("x", "worse")}
 _NLL: dict[str, Any] = {"ls": (0, (1, 1.5)), "lw": 0.9}
@@ -136,8 +135,9 @@ def labelled_figure(  # noqa: PLR0913 - the parts of a figure
                 legend.setdefault(label, handle)
         shared = _shared_setting(table, legend)
         if n_panels == 1:
-            axes[0].title.set_text(", ".join(filter(None, [shared, *names])))
-        elif shared:
+            shared = ", ".join(filter(None, [shared, *names]))
+            axes[0].set_title("")
+        if shared:
             title = f"{title} ({shared})"
         _write_title(figure, title, legend)
         for ax in places[n_panels:]:
@@ -179,10 +179,14 @@ def _shared_setting(table: pd.DataFrame, in_legend: Collection[str]) -> str:
 
 def _write_title(figure: Figure, title: str, entries: Mapping[str, Any]) -> None:
     """Write the title, and the legend below it."""
-    widest = 4.3 * max(map(len, entries), default=1) + 32  # points
-    n_rows = ceil(max(len(entries), 1) / max(1, int(72 * figure.get_figwidth() / widest)))
+    widths = [4.3 * len(label) + 32 for label in entries]  # points
+    n_columns = max(len(widths), 1)
+    for n_rows in range(1, len(widths) + 1):
+        n_columns = ceil(len(widths) / n_rows)
+        if sum(map(max, np.array_split(widths, n_columns))) <= 72 * figure.get_figwidth():
+            break
     shape: dict[str, Any] = {"handlelength": 2.6, "columnspacing": 1.2, "borderpad": 0}
-    shape["ncols"] = ceil(max(len(entries), 1) / n_rows)
+    shape["ncols"] = n_columns
     # A title of the figure itself would lie over the legend.
     width = int(13.5 * figure.get_figwidth())
     shape["title"] = textwrap.fill(title, width, break_on_hyphens=False)
@@ -233,7 +237,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     *,
     by: str = "",
     styles: Mapping[Any, dict[str, Any]] | None = None,
-    least: float | None = None,
+    least: float = -np.inf,
     missing: str = "n/a",
     heading: str = "",
 ) -> None:
@@ -250,8 +254,8 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
         styles: the style of each group, by its value in this column; the first style by default.
-        least: where the x axis begins; smaller values and ends of intervals are arrows there, and
-            the values are written at the right. None shows all values.
+        least: the smallest value that is drawn; smaller ones and ends of intervals are arrows at
+            the left edge.
         missing: what is written in a row without a value.
         heading: the words above the text at the right.
     """
@@ -264,7 +268,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         ax.axhspan(row - 0.5, row + 0.5, color="#f3f3f3", lw=0, zorder=0)
     beside: dict[str, Any] = {
         "transform": ax.get_yaxis_transform(),
-        **{"fontsize": 7, "va": "center", "linespacing": 0.95, "multialignment": "right"},
+        **{"fontsize": 7, "va": "center"},
     }
     for row in np.flatnonzero(~np.isin(names, rows["row"])).tolist():
         ax.text(0.02, row, missing, **beside)
@@ -279,39 +283,44 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
     rows = rows.assign(place=rows["row"].map(names.index) + 0.7 * shift, sign=rows.get("sign", 0))
     for group, some in rows.groupby(by, sort=False) if by else [("", rows)]:
         style = groups[group]
-        is_cut = some[value] < (-np.inf if least is None else least)
+        is_cut = some[value] < least
         inside = some[~is_cut]
         if f"{value}_low" in some:
             is_alike = is_difference & (inside.get("n_differ", pd.Series(1, inside.index)) == 0)
             drawn = inside[~is_alike]
-            low, high = (drawn[f"{value}_{end}"].astype(float).clip(lower=least) for end in _ENDS)
+            low, high = (drawn[f"{value}_{end}"].astype(float) for end in _ENDS)
             ax.hlines(drawn["place"], low, high, style["color"], lw=1)
-            is_cut[drawn.index] = low == least
+            is_cut[drawn.index] = low < least
         ax.plot(inside[value], inside["place"], **{**style, "ls": ""})
         edge = some.loc[is_cut, "place"]
-        ax.plot(np.full(len(edge), least, float), edge, color=style["color"], **_ARROW)
+        ax.plot(0 * edge, edge, color=style["color"], transform=_beside(ax, 1.5), **_ARROW)
         _draw_signs(ax, some, color=style["color"])
         for place in inside.loc[inside[value].isna(), "place"]:
             ax.text(0.02, place, missing, **beside)
     indent = "     " if rows["sign"].any() else " "
     if heading:
         ax.text(1, -0.55, indent + heading, **{**beside, "va": "bottom"})
-        ax.title.set_y(1 + 0.45 / len(names))
-    for name, text in _row_texts(rows, value, least).items():
-        words = indent + text.replace(" to ", " to\n")
-        ax.text(1, names.index(str(name)), words, **beside)
+        ax.title.set_y(1 + 0.8 / len(names))
+    if "text" in rows:
+        for name, text in rows.groupby("row")["text"].first().items():
+            ax.text(1, names.index(str(name)), indent + text, **beside)
     n_intervals = np.clip(2.5 * ax.bbox.width / ax.figure.dpi - 1, 2, 5)
     ax.locator_params(axis="x", nbins=round(n_intervals))
 
 
 def _draw_signs(ax: Axes, rows: pd.DataFrame, **look: Any) -> None:
     """Mark the rows with the sign 1 or -1 at the right of the axes."""
-    beside = ScaledTranslation(6 / 72, 0, ax.figure.dpi_scale_trans)
-    look |= {"transform": ax.get_yaxis_transform() + beside, "clip_on": False, "ls": "", "ms": 3}
+    look |= {"transform": _beside(ax, 6), "clip_on": False, "ls": "", "ms": 3}
     for sign, (marker, _) in _SIGNIFICANT.items():
         places = rows.loc[rows["sign"] == sign, "place"]
         if len(places):
             ax.plot(np.ones(len(places)), places, marker=marker, **look)
+
+
+def _beside(ax: Axes, points: float) -> Transform:
+    """Return the transform of places so many points to the right of a share of the axes' width."""
+    shift = ScaledTranslation(points / 72, 0, ax.figure.dpi_scale_trans)
+    return ax.get_yaxis_transform() + shift
 
 
 @contextmanager
@@ -323,7 +332,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
     least_row_height: float = 0.1,
     group: str = "",
     styles: Mapping[Any, dict[str, Any]] | None = None,
-    least: float | None = None,
+    least: float = -np.inf,
     missing: str = "n/a",
     heading: str = "",
     names: Sequence[str] = (),
@@ -340,7 +349,7 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
         least_row_height: the same in a figure of one column that would be too high.
         group: the column of the groups, whose markers lie below each other in a row.
         styles: the style of each group; those of lines by default.
-        least: where the x axis begins, if any value is smaller.
+        least: the smallest value that is drawn; the legend has the methods of smaller ones.
         missing: what is written in a row without a value.
         heading: the words above the text at the right of the rows.
         names: the names of the rows; those of the table by default.
@@ -355,8 +364,12 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
     if group and styles is None:
         styles = labelled_styles(table[group])
     values = {"": value} if isinstance(value, str) else value
-    if least is not None and not (table[list(values.values())] < least).any(axis=None):
-        least = None
+    off = [
+        f"{name}, {span(some, '{:.2f}')}"
+        for column in values.values()
+        for name, some in table[table[column] < least].groupby("row", sort=False)[column]
+    ]
+    least = least if off else -np.inf
     table = pd.concat([table.assign(quantity=words) for words in values])
     with labelled_figure(table, *by, "quantity", **{"sharex": True} | options) as (figure, panels):
         for ax, rows in panels:
@@ -367,18 +380,13 @@ def row_figure(  # noqa: PLR0913 - the parts of a figure
             if "sign" in table and (table["sign"] == sign).any():
                 label = f"significantly {word} than {reference}"
                 panels[0][0].plot(np.nan, np.nan, marker, color="black", ms=4, label=label)
-        if least is not None:
-            label = minus(f"off the axis, below {least:g} (number at the right)")
+        if off:
+            label = f"off the axis: {'; '.join(off)}"
             panels[0][0].plot(np.nan, np.nan, color="black", label=label, **_ARROW)
         yield figure, panels
-
-
-def _row_texts(rows: pd.DataFrame, value: str, least: float | None) -> pd.Series:
-    """Return the text at the right of each row: the column text, or the values below the axis."""
-    if "text" in rows:
-        return rows.groupby("row")["text"].first()
-    below = rows[rows[value] < (-np.inf if least is None else least)]
-    return below.groupby("row")[value].agg(span, form="{:.2f}")
+        if off:
+            ax = panels[0][0]  # whose limits are those of all panels
+            ax.set_xlim(left=least - 0.1 * (ax.get_xlim()[1] - least))  # with room for arrows
 
 
 def draw_against_alpha(

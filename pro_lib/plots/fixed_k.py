@@ -8,16 +8,16 @@ import pandas as pd
 from pro_lib import scoring
 from pro_lib.common import catalog
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.plots.captions import comparison, join_caption, span
+from pro_lib.plots.captions import comparison, corrected, join_caption, span
 from pro_lib.plots.figure import checked_table, draw_beside_nll, labelled_figure
 from pro_lib.plots.settings import aurocs, per_setting
 from pro_lib.plots.style import Figure, distinct_values
 
 _SHOWN = (
     "AUROC of PRO with the K most probable answers of every question, whatever their p, and at the "
-    "right with the answers that have p ≥ α (adaptive K). Bars are 95 % confidence intervals of "
-    "PRO minus NLL, drawn around PRO, so that the two differ where a bar does not contain the "
-    "dotted line of NLL."
+    "right with the answers that have p ≥ α (adaptive K); bars are 95 % confidence intervals of "
+    "PRO minus NLL, drawn around PRO, so that the dotted line of NLL is their 0. "
+    f"{corrected('settings, for fixed and adaptive K', has_symbols=False)}"
 )
 
 

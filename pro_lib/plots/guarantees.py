@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.evaluation.guarantees import guarantee
@@ -27,16 +28,17 @@ from pro_lib.plots.style import (
 )
 
 _SHOWN = (
-    "Share of the test questions that each method answers, those with an uncertainty below a "
-    "threshold, and accuracy of these answers with its 95 % confidence interval. The threshold is "
-    "the largest percentile of this uncertainty (so that shares are round) for which {n} "
-    "validation questions show the guaranteed accuracy (dashed line) with {confidence:g} % "
-    "confidence, for each method and accuracy by itself (no symbol: no guarantee){not_drawn}."
+    "Each method answers the test questions whose uncertainty is below a threshold; accuracies "
+    "have 95 % confidence intervals. Candidates for the threshold are the percentiles of this "
+    "uncertainty over the test questions, from the 10th on, so that shares are round unless scores "
+    "tie. The threshold is the largest for which exact binomial tests of {n} validation questions, "
+    "corrected for all candidates (fallback procedure), show the guaranteed accuracy (dashed line) "
+    "with {confidence:g} % confidence, for each method and accuracy by itself{not_drawn}."
 )
 _SETTING = ["dataset", "model", "protocol"]
 _QUANTITIES = {
-    "share\nanswered": "coverage",
-    "accuracy of the\nanswered questions": "accuracy",
+    "share answered": "coverage",
+    "their accuracy": "accuracy",
 }
 _BY_LABELS = (
     "The guarantee is about answers that ROUGE-L calls correct; the points are estimated from "
@@ -182,7 +184,9 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
                     ax.axvline(value, color="black", lw=0.8, ls=":", label=label)
                 set_ticks(ax.xaxis, np.arange(0, 1, 0.2 / figure_columns).tolist())
                 continue
-            ax.set_xlim(left=0)
+            ticks = MaxNLocator(2 * figure_columns).tick_values(0, shares.max())
+            set_ticks(ax.xaxis, list(ticks))
+            ax.set_xlim(0, 1.03 * ticks[-1])
             guaranteed = rows.loc[rows["coverage"].notna(), "row"]
             for place in np.flatnonzero(~np.isin(names, guaranteed)).tolist():
                 ax.text(0, place, " not guaranteed", fontsize=7, va="center")
@@ -210,15 +214,15 @@ def caption(table: pd.DataFrame) -> str:
         answered = f"for {percent_span(shares)}{unit}" if len(shares) else "not drawn"
         parts.append(f"{len(shares) or 'none'} can guarantee {goal}{target:g} ({answered})")
     n = span(drawn["n_validation"], "{:,.0f}")
-    findings = [f"Of {len(drawn) // len(parts)} {methods}, {listed(parts)}."]
+    findings = [f"Of {len(drawn) // len(parts)} {methods}, {listed(parts)}"]
     known = drawn[(drawn["coverage"] > 0) & drawn["accuracy"].notna()]
     if len(known):
         n_below = (known["accuracy_high"] < known["target"]).sum()
         of_all = known["n_correct"] / known["n_questions"]
         findings.append(
-            f"With only {n} questions, guarantees are cautious: test answers have an "
-            f"accuracy of {span(known['accuracy'])} ({span(of_all)} if all are answered), with "
-            f"an interval entirely below the guarantee in {n_below} of {len(known)} cases."
+            f"guarantees from few questions are cautious: test answers have an accuracy of "
+            f"{span(known['accuracy'])} ({span(of_all)} if all are answered), with an interval "
+            f"entirely below the guarantee in {n_below} of {len(known)} cases"
         )
     by_labels = _BY_LABELS if is_by_labels(table) else ""
     not_drawn = ""
@@ -226,4 +230,4 @@ def caption(table: pd.DataFrame) -> str:
         not_drawn = f"; nothing is guaranteed for {listed(setting_names(left_out))} (not drawn)"
     confidence = 100 * table["confidence"].iloc[0]
     shown = _SHOWN.format(n=n, confidence=confidence, not_drawn=not_drawn)
-    return join_caption(shown, drawn, *findings, by_labels)
+    return join_caption(shown, drawn, f"{'; '.join(findings)}.", by_labels)

@@ -10,8 +10,10 @@ from pro_lib.labels.file import labeller_agreement
 from pro_lib.labels.sampled_verdicts import BY_LABELS
 from pro_lib.plots.captions import (
     comparison,
+    corrected,
     join_caption,
     listed,
+    percent_span,
     span,
 )
 from pro_lib.plots.figure import checked_table, row_figure
@@ -23,10 +25,11 @@ _JUDGE_NAMES = {"labels": "by labels of a sample", "rouge_l": "by ROUGE-L of all
 JUDGES = ("labels", "rouge_l")
 _SHOWN = (
     "AUROC of each method minus that of NLL (left; above 0 is better), and AUROC (right), with "
-    "95 % confidence intervals, by ROUGE-L > 0.3 for the n answers that the sample is drawn from, "
-    "and by labels of {n} answers{given}, drawn at random. A model predicts the other labels from "
-    "ROUGE-L and other properties of the answers, and the labels correct its bias "
-    "(prediction-powered inference), so that few labels suffice if it predicts well."
+    "95 % confidence intervals, by ROUGE-L > 0.3 for the n answers that the sample is drawn from "
+    "(without test questions whose judged answer is not one of these), and by labels of {n} "
+    "answers{given}, drawn at random. A model predicts the other labels from ROUGE-L and other "
+    "properties of the answers, and the labels correct its bias (prediction-powered inference). "
+    f"{corrected('methods and settings', has_symbols=False)}"
 )
 
 
@@ -162,16 +165,21 @@ def caption(table: pd.DataFrame, labellers: Sequence[str] = ()) -> str:
         labellers: the names of those who gave the labels.
     """
     table = table[drawn_methods(table)]
+    table = table.assign(accuracy=table["n_correct"] / table["n_questions"])
     given = f" (given by {listed(labellers)})" if len(labellers) else ""
     by_labels = table[(table["judge"] == BY_LABELS) & (table["method"] != "NLL")]
     known = by_labels[by_labels["p_value"].notna()]
     findings = [f"No difference to NLL is estimated ({by_labels['shown'].iloc[0]})."]
     if len(known):
         pro = known[known["method"] == "PRO"]
-        nll = table[table["method"] == "NLL"].groupby("judge")["auroc"].agg(span)
+        nll = table[table["method"] == "NLL"].groupby("judge")
+        aurocs = nll["auroc"].agg(span)
+        shares = nll["accuracy"].agg(percent_span)
         findings = [
-            comparison(pro, "By the labels, PRO", family=known),
-            f"AUROC of NLL is {nll[BY_LABELS]} by the labels, and {nll['rouge_l']} by ROUGE-L.",
+            comparison(pro, "By the labels, PRO", family=known).removesuffix("."),
+            f"; AUROC of NLL is {aurocs[BY_LABELS]} by the labels and {aurocs['rouge_l']} by "
+            f"ROUGE-L, and {shares[BY_LABELS]} and {shares['rouge_l']} of the answers are correct; "
+            "few labels suffice if both nearly agree.",
         ]
     n = span(table["n_labels"], "{:,.0f}")
-    return join_caption(_SHOWN.format(given=given, n=n), table, *findings)
+    return join_caption(_SHOWN.format(given=given, n=n), table, "".join(findings))

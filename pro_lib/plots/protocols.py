@@ -8,10 +8,10 @@ import pandas as pd
 from pro_lib.evaluation.alpha_choice import Splits
 from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import (
-    has_enough,
+    corrected,
     join_caption,
     listed,
-    significant_signs,
+    with_signs,
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import FIXED_K_WORDS, FIXED_KS
@@ -20,10 +20,11 @@ from pro_lib.plots.style import PROTOCOL_WORDS, Figure
 
 _SHOWN = (
     "AUROC of PRO minus that of NLL with 95 % confidence intervals, if an answer that beam search "
-    "finds several times counts each time, and if it counts once; symbols at the right mark "
-    "significant differences, corrected for all settings (Holm), as intervals are not. “α chosen” "
-    f"is the best on validation questions; {FIXED_K_WORDS}."
+    "finds several times counts each time, and if it counts once; “α chosen” is the best on "
+    f"validation questions; {FIXED_K_WORDS}. "
+    f"{corrected('settings, for each choice of K and way to count')}"
 )
+_FAMILY = ("protocol", "choice")
 
 
 @per_setting
@@ -55,8 +56,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """
     table = checked_table(table, ["protocol", "choice", "auroc_minus_nll"], "protocols")
     table = table.assign(row=table["choice"], counted=table["protocol"].replace(PROTOCOL_WORDS))
-    if "p_value" in table:
-        table = _with_signs(table)
+    table = with_signs(table, *_FAMILY)
     with row_figure(
         table,
         *("model", "dataset"),
@@ -72,7 +72,7 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
 
 def caption(table: pd.DataFrame) -> str:
     """Say how far PRO is from NLL with the chosen α and with a fixed K, in each protocol."""
-    table = _with_signs(table)
+    table = with_signs(table, *_FAMILY)
     findings = []
     for choices, words in (
         (["α chosen"], "With the chosen α"),
@@ -90,12 +90,3 @@ def caption(table: pd.DataFrame) -> str:
             f"and worse in {n_worse} (mean difference: {listed(means)})."
         )
     return join_caption(_SHOWN, table, *findings)
-
-
-def _with_signs(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table with the column sign, corrected for the settings of a choice and protocol."""
-    table = table.reset_index(drop=True)
-    signs = pd.Series(0.0, table.index)
-    for _, rows in table[has_enough(table)].groupby(["protocol", "choice"]):
-        signs.update(significant_signs(rows))
-    return table.assign(sign=signs)

@@ -9,15 +9,15 @@ import pandas as pd
 from pro_lib.common import catalog
 from pro_lib.common.validation import SentenceError
 from pro_lib.evaluation.alpha_choice import Splits
-from pro_lib.metrics.differences import signed
 from pro_lib.plots.captions import (
     by_protocol,
+    corrected,
     has_enough,
     join_caption,
     listed,
     setting_names,
-    significant_signs,
     too_few,
+    with_signs,
 )
 from pro_lib.plots.figure import checked_table, row_figure
 from pro_lib.plots.gains import GAIN
@@ -34,11 +34,10 @@ from pro_lib.plots.style import PRINTED, Figure, distinct_values, drawn_methods
 ROUGE_THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 _SHOWN = (
     "AUROC of each method minus that of NLL, with 95 % confidence intervals, at three thresholds "
-    "of ROUGE-L above which an answer counts as correct. Symbols at the right mark significant "
-    "differences in paired tests, corrected for all methods and settings at a threshold (Holm), as "
-    "intervals are not."
+    f"of ROUGE-L above which an answer counts as correct. "
+    f"{corrected('methods and settings, for each threshold')}"
 )
-_LEAST = -0.25  # where the axis begins
+_LEAST = -0.27  # so that the axis begins near -0.3
 
 
 @per_setting
@@ -103,8 +102,8 @@ def printed(table: pd.DataFrame) -> pd.DataFrame:
 def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
     """Draw the difference in AUROC to NLL at three thresholds: a row for each method.
 
-    There is a panel for each setting. Values that the paper printed are grey. The axis begins at
-    -0.25. An arrow at the edge stands for a smaller difference; the numbers are at the right.
+    There is a panel for each setting. Values that the paper printed are grey. An arrow at the left
+    edge stands for a difference below -0.27, and the legend has the numbers.
 
     Args:
         table: needs the columns rouge_threshold, method, and auroc_minus_nll with its interval. It
@@ -142,56 +141,46 @@ def caption(table: pd.DataFrame) -> str:
     """Say which methods differ from NLL at which thresholds, and how the differences change."""
     table = _compared(table)
     tests = table[table["rouge_threshold"].notna()].sort_values("rouge_threshold", kind="stable")
-    tests = tests.assign(setting=setting_names(tests), label=method_labels(tests))
+    names = {"setting": setting_names(tests), "method": method_labels(tests)}
+    tests = tests.assign(**names).drop(columns="similarity", errors="ignore")
     is_enough = has_enough(tests).groupby(tests["setting"]).transform("all")
     first, last = tests["rouge_threshold"].agg(["min", "max"])
     findings = []
     for words, rows in by_protocol(tests[is_enough]):
         if rows.empty:
             continue
-        signs = rows.groupby(["label", "setting"])["sign"]
-        lowest, highest = signs.transform("min"), signs.transform("max")
-        at_first = rows["rouge_threshold"] == first
+        signs = rows.groupby(list(names), sort=False)["sign"].agg(["min", "max"]).reset_index()
+        pro = signs[signs["method"] == "PRO"]
+        n_alike = (pro[["min", "max"]] == 0).all(axis=1).sum()
         parts = [
-            f"{listed(counted_methods(rows[chosen & at_first]))}, {verdict}"
-            for verdict, chosen in (
-                ("better at every threshold", lowest == 1),
-                ("better at some", (highest == 1) & (lowest < 1)),
-                ("worse at every threshold", highest == -1),
-                ("worse at some", (lowest == -1) & (highest > -1)),
-            )
-            if chosen.any()
+            f"{words}PRO is not significantly different from NLL at any threshold in {n_alike} of "
+            f"{len(pro)} settings"
         ]
-        findings.append(
-            f"{words}Methods that differ significantly from NLL (with the number of settings): "
-            f"{'; '.join([*parts, 'no others'] if parts else ['none'])}."
-        )
-        others = rows[rows["method"] != "PRO"].groupby(["label", "setting"])[GAIN[0]]
+        for verdict, chosen in (
+            ("worse at every threshold", signs["max"] == -1),
+            ("worse at some", (signs["min"] == -1) & (signs["max"] > -1)),
+            ("better at every threshold", signs["min"] == 1),
+            ("better at some", (signs["max"] == 1) & (signs["min"] < 1)),
+        ):
+            if chosen.any():
+                parts.append(f"{verdict}: {listed(counted_methods(signs[chosen]))}")
+        if len(parts) > 1:
+            parts[1] = f"methods (with the number of settings) significantly {parts[1]}"
+        findings.append(f"{'; '.join(parts)}.")
+        others = rows[rows["method"] != "PRO"].groupby(list(names))[GAIN[0]]
         changes = others.last() - others.first()
         if len(changes) and first < last:
-            label, setting = changes.abs().idxmax()
             findings.append(
-                f"{words}As the threshold rises from {first:g} to {last:g}, {(changes < 0).sum()} "
-                f"of {len(changes)} differences of methods other than PRO fall; the largest change "
-                f"is {signed(changes[label, setting])} ({label}, {setting})."
+                f"{words}From {first:g} to {last:g}, {(changes < 0).sum()} of {len(changes)} "
+                "differences of methods other than PRO fall."
             )
     findings.append(too_few(tests[~is_enough]))
     return join_caption(_SHOWN, table.drop(columns="correctness"), *findings)
 
 
 def _compared(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows that are drawn, with the signs of significant differences.
-
-    Holm's correction is over the methods and settings at a threshold, for each protocol by itself.
-    """
+    """Return the rows that are drawn, with the signs of significant differences."""
     thresholds = sorted(table["rouge_threshold"].dropna().unique())
     drawn = [thresholds[0], thresholds[len(thresholds) // 2], thresholds[-1]]
     is_shown = drawn_methods(table) & table["rouge_threshold"].isin([*drawn, np.nan])
-    table = table[is_shown & (table["method"] != "NLL")].reset_index(drop=True)
-    table["sign"] = 0.0
-    if "p_value" in table:
-        family = ["rouge_threshold", *table.columns.intersection(["protocol"])]
-        for _, tests in table[has_enough(table)].groupby(family, dropna=False):
-            signs = significant_signs(tests)
-            table.loc[signs.index, "sign"] = signs
-    return table
+    return with_signs(table[is_shown & (table["method"] != "NLL")], "rouge_threshold", "protocol")

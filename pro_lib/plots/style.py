@@ -116,13 +116,9 @@ def draw_curve(
     y: str,
     *,
     bars: bool = False,
-    edge: float = 0.5,
     **style: Any,
 ) -> None:
-    """Draw a line with its interval, `<y>_low` to `<y>_high`, as a band or as bars.
-
-    The edges of a band have the width `edge`, in points.
-    """
+    """Draw a line with its interval, `<y>_low` to `<y>_high`, as a band or as bars."""
     ax.plot(line[x], line[y], **style)
     if f"{y}_low" not in line:
         return
@@ -131,9 +127,12 @@ def draw_curve(
     if bars:
         ax.vlines(line[x], *ends, color=color, lw=0.8)
     else:
-        step: Literal["post"] | None = "post" if style.get("drawstyle") == "steps-post" else None
-        look: dict[str, Any] = {"fc": (color, 0.12), "ec": (color, 0.8), "lw": edge}
-        ax.fill_between(line[x], *ends, step=step, ls=style["ls"] if edge else "-", **look)
+        drawstyle = style.get("drawstyle")
+        step: Literal["post"] | None = "post" if drawstyle == "steps-post" else None
+        ax.fill_between(line[x], *ends, step=step, fc=(color, 0.12), lw=0)
+        for end in ends:
+            look: dict[str, Any] = {"color": (color, 0.8), "ls": style["ls"], "lw": 0.5}
+            ax.plot(line[x], end, drawstyle=drawstyle, **look)
 
 
 def draw_curves(

@@ -17,7 +17,7 @@ from scipy.special import log_softmax
 from pro_lib.evaluation.evaluation import with_columns_in_front
 from pro_lib.evaluation.judgement import Verdicts
 from pro_lib.metrics.roc import FloatArray
-from pro_lib.plots.captions import join_caption, significant_signs
+from pro_lib.plots.captions import corrected, join_caption, listed, significant_signs
 from pro_lib.plots.figure import checked_table, labelled_figure
 from pro_lib.plots.gains import FIXED_K_WORDS, GAIN, pro_minus_nll, with_scores
 from pro_lib.plots.style import Figure, distinct_values, draw_curves
@@ -74,16 +74,15 @@ VARIED = {
 BOTH_VARIED = "spellings and calibration"
 _OTHER_CALIBRATIONS = (0.5, 0.7, 1.4, 2.0)
 _DRAWN = list(VARIED)[2:5] + list(VARIED)[6:]  # the answers of models are not samples
-BASE_WORDS = (
-    f"{BASE_WORLD.n_meanings} meanings, of which the {BASE_WORLD.n_answers} most probable answers "
-    "are found"
-)
 _SHOWN = (
     "AUROC of PRO minus that of NLL, with 95 % confidence intervals, if one property of simulated "
-    "questions is varied; calibration is the power to which the probabilities of the model are "
-    "raised before the true answer is drawn. The base case, grey in all panels, has "
+    "questions is varied; the base case, grey in all panels, has "
     f"{BASE_WORLD.n_meanings} meanings, calibration 1, one spelling of each meaning, probability 0 "
-    f"that no meaning is true, and the {BASE_WORLD.n_answers} most probable answers"
+    f"that no meaning is true, and the {BASE_WORLD.n_answers} most probable answers."
+)
+_CALIBRATION = (
+    "Calibration is the power to which the probabilities of the model are raised before the true "
+    "answer is drawn (below 1: overconfidence)"
 )
 _BASE: dict[str, Any] = {"solid_capstyle": "butt", "label": "base case"}
 _NOT_DRAWN = "K = 10"  # like K = 5
@@ -181,41 +180,44 @@ def drawn_scores(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["score"] != _NOT_DRAWN]
 
 
-def fixed_k_words(table: pd.DataFrame) -> str:
-    """Say what a fixed K is, and how far K = 10, which is not drawn, is from K = 5."""
-    gains = table.pivot_table("auroc_minus_nll", "world", "k")
-    most = (gains[10] - gains[5]).abs().max()
-    return f"{FIXED_K_WORDS}; K = 10 differs from K = 5 by at most {most:.3f} and is not drawn."
-
-
 def caption(table: pd.DataFrame) -> str:
-    """Say in how many worlds PRO is significantly better or worse than NLL.
-
-    Significance is decided for all comparisons of the table together. The base world counts once.
-    """
+    """Say with which properties PRO with a fixed K is better than NLL."""
     drawn = table[table["varied"].isin(_DRAWN)]
-    every = drawn_scores(drawn.drop_duplicates(["world", "k_choice", "k", "alpha"]))
-    signs = significant_signs(every)
-    is_ideal = (every["calibration"] == 1) & (every["n_spellings"] == 1)
-    ideal = every[is_ideal & (every["share_outside"] == 0)]
-    findings = [
-        f"PRO is {_world_counts(every, signs)}; the base case counts once.",
-        f"With calibration 1, one spelling and probability 0 that no meaning is true, PRO is "
-        f"{_world_counts(ideal, signs)}.",
-    ]
-    return join_caption(f"{_SHOWN}; {fixed_k_words(drawn)}", every, *findings)
+    return caption_of_gains(_SHOWN, drawn.drop_duplicates(["world", "k_choice", "k", "alpha"]))
 
 
-def _world_counts(rows: pd.DataFrame, signs: pd.Series) -> str:
-    """Say in how many of the worlds of some rows PRO is significantly better or worse than NLL."""
-    signs = signs[rows.index]
-    n_better = rows.loc[signs > 0, "world"].nunique()
-    n_worse = rows.loc[signs < 0, "world"].nunique()
-    n = rows["world"].nunique()
-    return (
-        f"significantly better than NLL with some α or K in {n_better} of {n} cases, and worse "
-        f"with another α or K in {n_worse}"
+def caption_of_gains(shown: str, table: pd.DataFrame, *findings: str) -> str:
+    """Return the caption of a figure of gains from a table that has each world once."""
+    gains = table.pivot_table("auroc_minus_nll", "world", "k")
+    difference = (gains[10] - gains[5]).abs().max()
+    shown = (
+        f"{shown} {_CALIBRATION}; {FIXED_K_WORDS}; K = 10 differs from K = 5 by at most "
+        f"{difference:.3f} and is not drawn. {corrected('all points', has_symbols=False)}"
     )
+    rows = drawn_scores(table)
+    signs = significant_signs(rows)
+    is_fixed = rows["k_choice"] == "fixed"
+    has_several = rows["n_spellings"] > 1
+    is_over = rows["calibration"] < 1
+    parts = []
+    for words, chosen in (
+        ("several spellings and overconfidence", has_several & is_over),
+        ("several spellings alone", has_several & ~is_over),
+        ("overconfidence alone", ~has_several & is_over),
+        ("neither", ~has_several & ~is_over),
+    ):
+        some = signs[chosen & is_fixed]
+        if len(some):
+            counts = f"{(some > 0).sum()} of {len(some)} points with {words}"
+            parts.append(f"{counts} (worse at {(some < 0).sum()})")
+    by_alpha = rows[~is_fixed & (rows["alpha"] == rows["alpha"].max())]
+    clauses = [
+        f"A fixed K makes PRO significantly better than NLL at {listed(parts)}",
+        f"with α = {by_alpha['alpha'].max():g}, PRO is within "
+        f"{by_alpha['auroc_minus_nll'].abs().max():.3f} of NLL",
+        *findings,
+    ]
+    return join_caption(shown, rows, f"{'; '.join(clauses)}.")
 
 
 def _groups() -> list[tuple[str, str, World]]:

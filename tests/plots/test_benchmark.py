@@ -159,7 +159,7 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
     assert [label.get_text() for label in panel.get_yticklabels()] == ["PRO", "SE", "NLL"]
     assert [text.get_text().strip() for text in panel.texts] == ["0.850", "0.800", "0.300"]
     assert significance_marks(panel) == {1: "x", 2: "+"}
-    assert [0.5, 1.0] in [
+    assert [0.0, 1.0] in [  # at the left edge of the axes
         point
         for line in panel.lines
         if line.get_marker() == 4
@@ -168,7 +168,7 @@ def test_methods_far_below_the_best_stand_at_the_edge_and_differences_are_marked
     assert legend(figure) == [
         "significantly better than PRO",
         "significantly worse than PRO",
-        "off the axis, below 0.5 (number at the right)",
+        "off the axis: SE, 0.30",
         "chance (0.5)",
     ]
 

@@ -66,6 +66,12 @@ def test_it_can_be_read_at_both_widths():
     check_figure(beside_paper.draw, TABLE, n_panels=1)
 
 
+def test_the_title_says_how_repeats_are_counted_here():
+    for table, words in ((TABLE, " (here: repeats counted)"), (TABLE.drop(columns="protocol"), "")):
+        title = beside_paper.draw(table).legends[0].get_title().get_text()
+        assert title == f"AUROC of each method minus that of PRO{words}"
+
+
 def drawn_points(figure, color):
     """Return the differences of all points of one colour, without the means."""
     found = []

@@ -8,7 +8,7 @@ import pytest
 from invented_settings import setting_row
 
 from pro_lib.plots import read_caption
-from pro_lib.plots.captions import ABBREVIATIONS, comparison, join_caption
+from pro_lib.plots.captions import ABBREVIATIONS, comparison, join_caption, with_signs
 
 FIGURES = Path(__file__).parents[2] / "figures"
 
@@ -99,6 +99,14 @@ def test_the_alpha_of_pro_and_missing_intervals_are_explained():
     differing = alike.assign(n_differ=5)
     assert join_caption("PRO minus NLL, with its interval.", differing).endswith(f"{hidden}.")
     assert "hidden" not in join_caption("PRO minus NLL.", alike)
+
+
+def test_tests_are_corrected_within_families_and_a_setting_with_few_answers_has_no_sign():
+    family = [setting_row(0.1, p_value=0.03, by="a"), setting_row(-0.1, p_value=0.03, by="b")]
+    table = pd.DataFrame([*family, setting_row(0.1, p_value=0.001, by="a", n_correct=1)])
+    assert with_signs(table, "by", "absent")["sign"].tolist() == [1, -1, 0]
+    assert with_signs(table)["sign"].tolist() == [0, 0, 0]
+    assert with_signs(table.drop(columns="p_value"), "by")["sign"].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("path", sorted(FIGURES.glob("**/*.md")), ids=lambda path: path.stem)

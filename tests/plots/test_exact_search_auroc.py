@@ -82,22 +82,18 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
     assert names == [
         "PRO, exact search",
         "PRO, beams",
-        "PRO, beams, same α",
         "probability not found",
     ]
-    [points] = [line for line in ax.lines if line.get_marker() == "o"]
-    np.testing.assert_allclose(
-        points.get_xydata(), [[0, 0], [-0.01, 1], [0.002, 2], [-0.05, 3]], atol=1e-12
-    )
+    points, reference = [line for line in ax.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose(points.get_xydata(), [[-0.01, 1], [-0.05, 2]], atol=1e-12)
+    np.testing.assert_allclose(reference.get_xydata(), [[0, 0]], atol=1e-12)
+    assert reference.get_mfc() == "white"
     assert ax.texts[0].get_text() == " 0.790 (0.1)"
     significant = pd.concat([invented(p_value=1e-9), invented(p_value=1e-9, n_correct=1)])
     figure = exact_search_auroc.draw(significant.assign(dataset=["a"] * 4 + ["b"] * 4))
-    assert legend(figure) == [
-        "significantly better than PRO, exact search",
-        "significantly worse than PRO, exact search",
-    ]
+    assert legend(figure) == ["significantly worse than PRO, exact search"]
     # Only one of the settings has enough answers.
-    assert [significance_marks(ax) for ax in figure.axes] == [{1: "x", 2: "+", 3: "x"}, {}]
+    assert [significance_marks(ax) for ax in figure.axes] == [{1: "x", 2: "x"}, {}]
     with pytest.raises(SentenceError, match=r"^The table has no column 'auroc_minus_pro'"):
         exact_search_auroc.draw(table.drop(columns="auroc_minus_pro"))
 
@@ -105,7 +101,7 @@ def test_scores_are_named_by_their_answers_and_drawn_beside_their_difference():
 @pytest.mark.parametrize(("p_value", "words"), [(1e-9, "significantly worse"), (0.5, "not signif")])
 def test_the_caption_compares_beams_with_the_search(p_value, words):
     table = invented(p_value=p_value)
-    nll = table.tail(1).assign(method="NLL", strategy="threshold", p_value=0.9)
+    nll = table.tail(1).assign(method="NLL", strategy="threshold", alpha_choice=None, p_value=0.9)
     caption = exact_search_auroc.caption(pd.concat([table, nll], ignore_index=True))
     assert f"PRO with beams is {words}" in caption
     assert "(−0.010, 95 % interval −0.020 to 0.000)" in caption

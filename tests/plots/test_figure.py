@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from figure_checks import grid, legend, unreadable
 
-from pro_lib.plots.figure import draw_rows, labelled_figure
+from pro_lib.plots.figure import draw_rows, labelled_figure, row_figure
 from pro_lib.plots.style import line_style
 
 TITLE = {"title": "A title of mine"}
@@ -41,18 +41,27 @@ def test_a_panel_above_an_empty_place_has_tick_labels():
     assert has_labels == [False, True, True]
 
 
-def test_labels_are_centred_on_the_panels_and_one_panel_has_its_setting_as_title():
+def test_labels_are_centred_on_the_panels_and_the_title_has_the_setting_of_one_panel():
     table = pd.DataFrame({"dataset": ["d"], "model": "m", "n_questions": 1234})
     labels = {"x": "a long label\nof two lines", "y": "value", **TITLE}
     with labelled_figure(table, "dataset", **labels) as (figure, [(ax, _)]):
         for label in ("one", "two", "one"):
             ax.plot(0, 0, label=label)
     figure.draw_without_rendering()
-    assert ax.get_title().replace("\xa0", " ") == "d, m, n = 1,234"
     box = ax.get_position()
     assert figure._supylabel.get_position()[1] == pytest.approx((box.y0 + box.y1) / 2, abs=0.01)
     assert legend(figure) == ["one", "two"]
-    assert figure.legends[0].get_title().get_text() == "A title of mine"
+    title = figure.legends[0].get_title().get_text()
+    assert title.replace("\xa0", " ") == "A title of mine (d, m, n = 1,234)"
+    assert ax.get_title() == ""
+
+
+def test_the_entries_of_a_legend_are_in_as_few_rows_as_fit():
+    for labels, n_columns in ((["a", "b" * 40, "c"], 3), (["a" * 60, "b" * 60, "c", "d"], 2)):
+        with labelled_figure(pd.DataFrame({"value": [0]}), **TITLE) as (figure, [(ax, _)]):
+            for label in labels:
+                ax.plot(0, 0, label=label)
+        assert figure.legends[0]._ncols == n_columns
 
 
 def test_a_figure_of_one_column_has_a_height_that_fits():
@@ -75,12 +84,16 @@ def test_rows_have_a_value_an_interval_and_the_words_of_a_missing_one():
     assert bar[:, 0].tolist() == pytest.approx([0.7, 0.9])
 
 
-def test_values_below_the_axis_are_written_at_the_right():
-    rows = pd.DataFrame({"row": ["a", "b", "b"], "value": [0.5, -0.2, -0.3]})
-    with labelled_figure(rows, **TITLE) as (_, [(ax, _)]):
-        draw_rows(ax, rows, "value", ["a", "b"], least=0.0)
-    [text] = ax.texts
-    assert (text.get_text(), text.get_position()[1]) == (" −0.30 to\n−0.20", 1)
+def test_values_below_the_axis_are_in_the_legend():
+    rows = pd.DataFrame({"row": ["a", "b", "b", "c"], "value": [0.5, -0.2, -0.3, -0.1]})
+    options = {"value": "value", "row_height": 0.2, "least": 0.0, **TITLE}
+    with row_figure(rows, **options) as (figure, [(ax, _)]):
+        pass
+    assert legend(figure) == ["off the axis: b, −0.30 to −0.20; c, −0.10"]
+    assert -0.1 < ax.get_xlim()[0] < 0
+    with row_figure(rows.head(1), **options) as (figure, _):
+        pass
+    assert legend(figure) == []
 
 
 def test_an_interval_that_the_axis_cuts_ends_at_an_arrow():

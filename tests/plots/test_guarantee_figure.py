@@ -116,7 +116,7 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
         in caption
     )
     assert (
-        "With only 300 questions, guarantees are cautious: test answers have an accuracy of 0.800 "
+        "; guarantees from few questions are cautious: test answers have an accuracy of 0.800 "
         "(0.500 if all are answered), with an interval entirely below the guarantee in 0 of 14 "
         "cases." in caption
     )
@@ -127,6 +127,6 @@ def test_the_caption_counts_methods_and_says_whose_verdicts_labels_are_about():
     both = guarantees.caption(pd.concat([table, other]))
     assert "Of 16 pairs of a method and a setting, 7 can guarantee an accuracy of 0.7" in both
     none = guarantees.caption(pd.concat([table, table.assign(model="n", coverage=0.0)]))
-    assert "no guarantee); nothing is guaranteed for n on d (not drawn)." in none
+    assert "by itself; nothing is guaranteed for n on d (not drawn)." in none
     assert "Of 8 methods, 7 can guarantee an accuracy of 0.7" in none
     assert "ROUGE-L calls correct" in guarantees.caption(table.assign(judge="labels", n_labels=60))

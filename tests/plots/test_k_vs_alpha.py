@@ -49,6 +49,8 @@ def test_a_missing_column_and_an_empty_table_are_named():
 def test_the_caption_says_the_mean_k_at_the_default_and_the_smallest_alpha():
     rows = {"protocol": "paper", "alpha": [0.0, 0.4, 0.0, 0.4], "mean_k": [9.0, 1.0, 10.0, 2.0]}
     table = pd.DataFrame(rows).assign(correctness="ROUGE-L > 0.3", n_questions=300)
+    table = table.assign(mean_k_high=table["mean_k"] + 0.25)
+    assert "reach at most 0.25 from it" in k_vs_alpha.caption(table)
     assert finding(k_vs_alpha.caption(table, alpha=0.39)) == (
         "PRO uses 1.00 to 2.00 answers to a question on average at α = 0.4, and 9.00 to 10.00 at "
         "α = 0. Answers that beam search repeats count, so that K can exceed 1/α."

@@ -52,7 +52,9 @@ def test_a_missing_column_is_named():
 
 def judged(**changes):
     """Return the invented estimates with what the caption needs."""
-    table = estimates().assign(n_labels=60.0, shown="yes", p_value=[np.nan, 0.001, 0.4] * 2)
+    table = estimates().assign(
+        n_labels=60.0, n_correct=50, shown="yes", p_value=[np.nan, 0.001, 0.4] * 2
+    )
     return table.assign(**changes)
 
 
@@ -61,7 +63,8 @@ def test_the_caption_names_the_labellers_and_compares_pro_with_nll():
     assert "by labels of 60 answers (given by ada and ben), drawn at random" in caption
     assert finding(caption) == (
         "By the labels, PRO is significantly better than NLL (+0.010, 95 % interval −0.010 to "
-        "+0.030). AUROC of NLL is 0.800 by the labels, and 0.800 by ROUGE-L."
+        "+0.030); AUROC of NLL is 0.800 by the labels and 0.800 by ROUGE-L, and 50.0 % and 50.0 % "
+        "of the answers are correct; few labels suffice if both nearly agree."
     )
 
 

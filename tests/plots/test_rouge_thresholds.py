@@ -69,7 +69,7 @@ def test_labels_are_a_group_of_their_own_and_significant_values_are_marked():
     )
     figure = rouge_thresholds.draw(pd.concat([table, by_labels]))
     groups = ["ROUGE-L > 0.1", "ROUGE-L > 0.3", "ROUGE-L > 0.5", "labels"]
-    below = "off the axis, below −0.25 (number at the right)"
+    below = "off the axis: PRO, −0.40; SE, −0.40"
     assert legend(figure) == [*groups, below]
     [ax] = figure.axes
     assert sorted(label.get_text() for label in ax.get_yticklabels()) == ["PRO", "SE"]
@@ -104,13 +104,13 @@ def changing(of_se, **others):
 
 def test_the_caption_names_the_methods_that_differ_from_nll_and_how_the_threshold_matters():
     assert finding(rouge_thresholds.caption(changing((0.05, -0.1)))) == (
-        "Methods that differ significantly from NLL (with the number of settings): SE (1), better "
-        "at some; PE (1), worse at every threshold; SE (1), worse at some; no others. As the "
-        "threshold rises from 0.1 to 0.5, 1 of 2 differences of methods other than PRO fall; the "
-        "largest change is −0.150 (SE, m on d)."
+        "PRO is not significantly different from NLL at any threshold in 1 of 1 settings; methods "
+        "(with the number of settings) significantly worse at every threshold: PE (1); worse at "
+        "some: SE (1); better at some: SE (1). From 0.1 to 0.5, 1 of 2 differences of methods "
+        "other than PRO fall."
     )
     better = finding(rouge_thresholds.caption(changing((0.05, 0.1))))
-    assert ": SE (1), better at every threshold; PE (1), worse at every threshold;" in better
+    assert "worse at every threshold: PE (1); better at every threshold: SE (1)." in better
 
 
 def test_the_caption_leaves_out_settings_with_few_correct_answers():

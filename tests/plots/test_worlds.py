@@ -146,11 +146,11 @@ def test_panels_by_calibration_are_in_its_order_and_say_what_it_means(table):
     figure = spellings.draw(spellings.table(table))
     titles = [ax.get_title().replace("\n", " ").replace("\xa0", " ") for ax in panels(figure)]
     assert titles == [
-        "exponent γ = 0.5 (overconfident)",
-        "exponent γ = 0.7 (overconfident)",
-        "exponent γ = 1 (calibrated)",
-        "exponent γ = 1.4 (underconfident)",
-        "exponent γ = 2 (underconfident)",
+        "calibration 0.5 (overconfident)",
+        "calibration 0.7 (overconfident)",
+        "calibration 1 (calibrated)",
+        "calibration 1.4 (underconfident)",
+        "calibration 2 (underconfident)",
     ]
     assert figure.get_supxlabel() == "spellings of each meaning"
 
@@ -180,19 +180,18 @@ def world(number, *differences, p_value=1e-9, **others):
     return rows
 
 
-def test_the_caption_counts_worlds_once_and_corrects_for_all_comparisons():
+def test_the_caption_counts_points_of_a_world_once_and_corrects_for_all_comparisons():
     ideal = world(0, -0.1, -0.1, -0.2)
     other = world(1, 0.3, 0.34, -0.1, n_spellings=3)
-    caption = worlds.caption(pd.DataFrame([*ideal, *ideal, *other, *world(2, 0.2, p_value=0.02)]))
+    over = world(2, 0.2, p_value=0.02, calibration=0.5)
+    by_alpha = [row | {"k_choice": "adaptive"} for row in world(0, -0.03, p_value=0.5)]
+    caption = worlds.caption(pd.DataFrame([*ideal, *ideal, *other, *over, *by_alpha]))
     assert "K = 10 differs from K = 5 by at most 0.040 and is not drawn." in caption
-    # The p-value of 0.02 is the last of five, so Holm's correction leaves it as it is.
-    assert (
-        "better than NLL with some α or K in 2 of 3 cases, and worse with another α or K in 2;"
-        in caption
-    )
-    assert (
-        "better than NLL with some α or K in 1 of 2 cases, and worse with another α or K in 1."
-        in caption
+    # The p-value of 0.02 is the last but one of six, so Holm's correction doubles it.
+    assert finding(caption) == (
+        "A fixed K makes PRO significantly better than NLL at 1 of 2 points with several spellings "
+        "alone (worse at 1), 1 of 1 points with overconfidence alone (worse at 0) and 0 of 2 "
+        "points with neither (worse at 2); with α = 0.4, PRO is within 0.030 of NLL."
     )
 
 
@@ -205,7 +204,8 @@ def test_the_caption_of_spellings_counts_comparisons():
         rows += [row | {"k_choice": "adaptive"} for row in by_alpha]
     caption = spellings.caption(pd.DataFrame(rows))
     assert finding(caption) == (
-        "From 1 to 2 spellings, PRO minus NLL changes by +0.200 with a fixed K and +0.100 with α. "
-        "PRO is significantly better than NLL at 0 of 2 points with one spelling and worse at 1, "
-        "and better at 1 of 3 points with several spellings and worse at 1."
+        "A fixed K makes PRO significantly better than NLL at 1 of 2 points with several spellings "
+        "alone (worse at 1) and 0 of 1 points with neither (worse at 1); with α = 0.4, PRO is "
+        "within 0.100 of NLL; from 1 to 2 spellings, PRO minus NLL with a fixed K changes by "
+        "+0.200."
     )
