@@ -180,9 +180,10 @@ def reservations(scored: ScoredAnswers) -> list[str]:
     sentences = []
     clusters = reported.answers.get("cluster")
     if clusters is not None:
+        n_clusters = f"{clusters.nunique():,} clusters"
         sentences.append(
-            f"The intervals of AUROC are by cluster of questions ({clusters.nunique():,} clusters); "
-            "those of accuracies take questions as independent."
+            f"The intervals of AUROC are by cluster of questions ({n_clusters}); those of "
+            "accuracies take questions as independent."
         )
     if reported.n_rarer < _FEWEST_WITHOUT_CAUTION:
         rarer_kind = "right" if reported.accuracy < 0.5 else "wrong"

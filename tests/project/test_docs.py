@@ -250,11 +250,6 @@ def quick_command(command: str, folder: Path, figures: Path) -> str:
     """Return the command with arguments that make it quick and keep its files in the folders."""
     patterns = [pattern for pattern in QUICK_ARGUMENTS if re.fullmatch(pattern, command)]
     added = QUICK_ARGUMENTS[patterns[0]] if patterns else ""
-    options = f"generations_dir: {folder}/generations, figures_dir: {figures}"
-    if "papermill notebooks/" in command and "options: {" in command:
-        return command.replace("options: {", f"options: {{{options}, ", 1) + f" {added}"
-    if "papermill notebooks/" in command:
-        return f'{command} {added} -y "{{options: {{{options}}}}}"'
     if command in (*NOTEBOOK_COMMANDS, *HELP_COMMANDS):
         added += f" -p generations_dir {folder}/generations -p figures_dir {figures}"
     if command.startswith("make notebook"):
