@@ -254,8 +254,7 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
         names: the names of the rows, in their order.
         by: the column of the groups, whose markers lie below each other in a row; empty for none.
         styles: the style of each group, by its value in this column; the first style by default.
-        least: the smallest value that is drawn; smaller ones and ends of intervals are arrows at
-            the left edge.
+        least: the smallest value that is drawn; smaller ones are arrows at the left edge.
         missing: what is written in a row without a value.
         heading: the words above the text at the right.
     """
@@ -290,7 +289,6 @@ def draw_rows(  # noqa: PLR0913 - the parts of a row
             drawn = inside[~is_alike]
             low, high = (drawn[f"{value}_{end}"].astype(float) for end in _ENDS)
             ax.hlines(drawn["place"], low, high, style["color"], lw=1)
-            is_cut[drawn.index] = low < least
         ax.plot(inside[value], inside["place"], **{**style, "ls": ""})
         edge = some.loc[is_cut, "place"]
         ax.plot(0 * edge, edge, color=style["color"], transform=_beside(ax, 1.5), **_ARROW)

@@ -29,11 +29,11 @@ from pro_lib.plots.style import (
 
 _SHOWN = (
     "Each method answers the test questions whose uncertainty is below a threshold; accuracies "
-    "have 95 % confidence intervals. Candidates for the threshold are the percentiles of this "
-    "uncertainty over the test questions, from the 10th on, so that shares are round unless scores "
-    "tie. The threshold is the largest for which exact binomial tests of {n} validation questions, "
-    "corrected for all candidates (fallback procedure), show the guaranteed accuracy (dashed line) "
-    "with {confidence:g} % confidence, for each method and accuracy by itself{not_drawn}."
+    "have 95 % confidence intervals. Candidates are thresholds below which 10 %, 11 %, … of the "
+    "test questions lie, so that shares are round unless scores tie; answers to test questions are "
+    "not judged for this. The largest candidate is taken for which {n} validation questions show "
+    "the guaranteed accuracy (dashed line) by an exact binomial test, with {confidence:g} % "
+    "confidence for all candidates together, each method and accuracy by itself{not_drawn}."
 )
 _SETTING = ["dataset", "model", "protocol"]
 _QUANTITIES = {

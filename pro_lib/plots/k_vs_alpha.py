@@ -21,7 +21,8 @@ from pro_lib.plots.style import (
 
 _SHOWN = (
     "Mean number K of answers to a question that PRO uses: those with p ≥ α, and at least one. "
-    "Bands, the 95 % confidence intervals of the mean, reach at most {most:.2f} from it."
+    "The 95 % confidence intervals of the mean, which reach at most {most:.2f} from it, are not "
+    "drawn."
 )
 
 
@@ -44,12 +45,13 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2, alpha_scale: str = "lo
     """Draw the mean number of answers against α: a panel for each dataset, a line for each model.
 
     Args:
-        table: needs the columns alpha and mean_k. It may have the interval of mean_k, and dataset,
-            model, protocol and n_questions.
+        table: needs the columns alpha and mean_k. It may have dataset, model, protocol and
+            n_questions. Intervals are not drawn, because they are hardly wider than the lines.
         figure_columns: the columns of a two-column page that the figure spans, 1 or 2.
         alpha_scale: `log`, or `linear` as in the paper.
     """
     table = checked_table(table, ["alpha", "mean_k"], "k_vs_alpha")
+    table = table.drop(columns=["mean_k_low", "mean_k_high"], errors="ignore")
     models = distinct_values(table, "model")
     with labelled_figure(
         table,

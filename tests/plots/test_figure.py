@@ -1,5 +1,6 @@
 """Test what all figures share: panels with titles, labels, legends, and rows with intervals."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from figure_checks import grid, legend, unreadable
@@ -96,13 +97,15 @@ def test_values_below_the_axis_are_in_the_legend():
     assert legend(figure) == []
 
 
-def test_an_interval_that_the_axis_cuts_ends_at_an_arrow():
-    rows = pd.DataFrame({"row": ["a", "b"], "value": [0.5, 0.2]})
+def test_an_arrow_stands_for_a_value_off_the_axis_and_an_interval_reaches_over_its_edge():
+    rows = pd.DataFrame({"row": ["a", "b", "c"], "value": [0.5, 0.2, -0.1]})
     rows = rows.assign(value_low=rows["value"] - 0.3, value_high=0.6)
     with labelled_figure(rows, **TITLE) as (_, [(ax, _)]):
-        draw_rows(ax, rows, "value", ["a", "b"], least=0.0)
+        draw_rows(ax, rows, "value", ["a", "b", "c"], least=0.0)
     points, arrows = (line.get_xydata().tolist() for line in ax.lines)
-    assert (points, arrows) == ([[0.5, 0.0], [0.2, 1.0]], [[0.0, 1.0]])
+    assert (points, arrows) == ([[0.5, 0.0], [0.2, 1.0]], [[0.0, 2.0]])
+    starts = [segment[0].tolist() for segment in ax.collections[0].get_segments()]
+    np.testing.assert_allclose(starts, [[0.2, 0.0], [-0.1, 1.0]])
 
 
 def test_a_difference_without_a_moved_question_has_no_interval_and_its_axis_has_two_sides():
