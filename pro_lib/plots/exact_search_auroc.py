@@ -32,10 +32,10 @@ from pro_lib.plots.style import Figure, distinct_values, line_style
 
 _SHOWN = (
     "AUROC of each score minus that of PRO with an exact search (open mark), with 95 % confidence "
-    "intervals; rows without “beams”, also NLL and ALL, use the answers of this search, and each "
-    "row has its own α, chosen on validation questions. The judged answer is the most probable one "
-    "that search, beams or greedy decoding found, so that AUROC can differ from figures of beams; "
-    "questions to which beams or search find no complete answer are left out. "
+    "intervals: “PRO, beams” has the answers of beams and all others, also NLL and ALL, those of "
+    "the search, each with the best α on validation questions. Judged is the most probable answer "
+    "of search, beams and greedy decoding, so that AUROC can differ from other figures; questions "
+    "without a complete answer of search or beams are left out. "
     f"{corrected('settings for PRO with beams, over settings and scores for the others')}"
 )
 _REFERENCE: dict[str, Any] = line_style(0) | {"mfc": "white"}

@@ -28,12 +28,12 @@ from pro_lib.plots.style import (
 )
 
 _SHOWN = (
-    "Each method answers the test questions whose uncertainty is below a threshold; accuracies "
-    "have 95 % confidence intervals. Candidates are thresholds below which 10 %, 11 %, … of the "
-    "test questions lie, so that shares are round unless scores tie; answers to test questions are "
-    "not judged for this. The largest candidate is taken for which {n} validation questions show "
-    "the guaranteed accuracy (dashed line) by an exact binomial test, with {confidence:g} % "
-    "confidence for all candidates together, each method and accuracy by itself{not_drawn}."
+    "Share of the test questions that each method answers, because their uncertainty is below a "
+    "threshold, and accuracy of the answers with its 95 % confidence interval (no mark: not "
+    "guaranteed). The threshold is the largest of those with 10 %, 11 %, … of the test questions "
+    "below them (shares are round unless scores tie) for which {n} validation questions show the "
+    "guaranteed accuracy (dashed line), by an exact binomial test with {confidence:g} % confidence "
+    "for all these thresholds together, each method and accuracy by itself{not_drawn}."
 )
 _SETTING = ["dataset", "model", "protocol"]
 _QUANTITIES = {
