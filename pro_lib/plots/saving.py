@@ -24,7 +24,8 @@ _ZERO = 1e-9
 # by this much, absolute or relative, and in few rows by more.
 _PROCESSOR = 1e-3
 _SHARE_OF_ROWS = 0.01
-_FARTHEST = 0.05  # of numbers in these rows
+_FARTHEST = 0.05  # of numbers in these rows, unless there are as many as of single questions
+_MANY_ROWS = 1000
 # Rounding changes the number of questions that two scores place differently, and the p-value of a
 # difference near 0 more than its interval.
 _PLACES = ("n_differ",)
@@ -190,9 +191,10 @@ def tables_agree(one: str, other: str, *, is_exact: bool = False) -> bool:
     """Return whether two CSV texts differ as much as on two kinds of processors at most.
 
     Texts and counts are equal, and other values differ by at most 0.001, absolute or relative. In a
-    table of 100 rows or more, numbers of one row in a hundred may differ by up to 0.05. The column
-    n_differ is not compared, because rounding can place a question differently, and p-values may
-    differ by ten times as much.
+    table of 100 rows or more, numbers of one row in a hundred may differ by up to 0.05, and by any
+    amount in a table of 1,000 rows or more, whose rows are single questions. The column n_differ is
+    not compared, because rounding can place a question differently, and p-values may differ by ten
+    times as much.
 
     Args:
         one: a text.
@@ -215,7 +217,8 @@ def tables_agree(one: str, other: str, *, is_exact: bool = False) -> bool:
         is_near |= np.isclose(first, second, rtol=0, atol=factor * absolute)
         is_count = texts[0].str.isdecimal() & texts[1].str.isdecimal()
         differs |= (texts[0] != texts[1]) & (is_count | ~is_near)
-        is_far = (first - second).abs() > factor * _FARTHEST * np.maximum(first.abs(), 1)
+        farthest = factor * _FARTHEST if len(differs) < _MANY_ROWS else np.inf
+        is_far = (first - second).abs() > farthest * np.maximum(first.abs(), 1)
         is_other_text = (first.isna() | second.isna()) & (texts[0] != texts[1])
         if (is_far | is_other_text).any():
             return False

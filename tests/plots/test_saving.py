@@ -124,11 +124,14 @@ def test_tables_that_differ_by_one_unit_in_the_sixth_digit_agree():
 
 
 @pytest.mark.parametrize(
-    ("value", "n_flipped", "agree"),
-    [("0.54", 1, True), ("0.54", 2, False), ("0.9", 1, False), ("a", 1, False)],
+    ("n_rows", "value", "n_flipped", "agree"),
+    [
+        *((100, "0.54", 1, True), (100, "0.54", 2, False), (100, "0.9", 1, False)),
+        *((1000, "0.9", 10, True), (1000, "0.9", 11, False), (1000, "a", 1, False)),
+    ],
 )
-def test_one_row_in_a_hundred_may_differ_a_little(value, n_flipped, agree):
-    rows = ["0.5"] * 100
+def test_one_row_in_a_hundred_may_differ_a_little(n_rows, value, n_flipped, agree):
+    rows = ["0.5"] * n_rows
     flipped = [value] * n_flipped + rows[n_flipped:]
     assert tables_agree("\n".join(["x", *rows]), "\n".join(["x", *flipped])) is agree
 
