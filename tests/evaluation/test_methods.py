@@ -1,5 +1,7 @@
 """Both protocols against counting by hand, answer by answer, with repeats and without."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from test_likelihood import naive_pro
 
 from pro_lib import scoring
 from pro_lib.evaluation.alpha_choice import Splits
+from pro_lib.evaluation.inputs import AnswerMatrices
 from pro_lib.evaluation.run_evaluation import evaluate, evaluations
 from pro_lib.metrics.correctness import AnswerRules
 from pro_lib.plots import alpha_sweep, benchmark
@@ -98,3 +101,12 @@ def test_a_mass_above_one_is_said_in_a_sentence_and_not_in_a_warning():
     assert "sum to more" not in ours.sentence()
     alpha_sweep.rows_at(paper)  # a warning would be an error
     benchmark.table([Splits(paper, paper, None)])
+
+
+def test_meanings_need_the_texts_of_all_answers_to_a_question():
+    two = [("a", 0.5), ("b", 0.3)]
+    run = toy_run({"all": two, "some": two, "none": two})
+    has_no_text = [False, False, False, True, True, True]
+    texts = run.answers["text"].mask(has_no_text, None)
+    matrices = AnswerMatrices.of(replace(run, answers=run.answers.assign(text=texts)))
+    assert matrices.texts_known.tolist() == [True, False, False]
