@@ -240,12 +240,12 @@ class Experiment(Parameters):
         Each call returns the same objects. `methods` is explained in `evaluations`.
 
         Raises:
-            SentenceError: if `split` is `validation`, on which α is chosen.
+            SentenceError: if `split` has the validation questions, on which α is chosen.
             OneClassError: if all answers of a reported split are correct, or all are wrong.
         """
-        if self.split == "validation":
-            reason = "is used to choose alpha; report on another split"
-            raise SentenceError(f"split='validation' {reason}")
+        if self.split in ("validation", "all"):
+            reason = "has the questions on which alpha is chosen; report on another split"
+            raise SentenceError(f"split={self.split!r} {reason}")
         if methods not in self._known_splits:
             pairs = [self._splits_of(pair, methods) for pair in self.pairs()]
             self._known_splits[methods] = list(chain.from_iterable(pairs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,11 +45,13 @@ def question_table(scored: ScoredAnswers, mistrust: Mistrust) -> pd.DataFrame:
     return table[[*_QUESTION_COLUMNS, *others]]
 
 
-def answer_table(scored: ScoredAnswers) -> pd.DataFrame:
-    """Return a row per answer, the most probable first, question by question."""
+def answer_table(scored: ScoredAnswers, order: Sequence[int]) -> pd.DataFrame:
+    """Return a row per answer, the most probable first, question by question in an order."""
     import numpy as np
 
     ranked = scored.run.ranked_answers()
+    places = np.argsort(order)
+    ranked = ranked.iloc[np.argsort(places[ranked["row"]], kind="stable")].reset_index(drop=True)
     questions = scored.questions.iloc[ranked["row"].to_numpy()]
     n_kept = questions["n_kept"].to_numpy() if "n_kept" in questions else 0
     rank = ranked.groupby("row").cumcount() + 1

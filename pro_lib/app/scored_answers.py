@@ -100,10 +100,16 @@ class ScoredAnswers:
         """The method that ranks the answers if no other one is named: PRO, or the first one."""
         return "PRO" if "PRO" in self.methods else self.methods[0]
 
+    @property
+    def alphas(self) -> dict[str, float]:
+        """α of every score that needs one: that of PRO, or those of `sampled`."""
+        alphas = dict.fromkeys(self.judged.whole.alpha_names, self.alpha.alpha)
+        return alphas if self.sampled is None else {**alphas, **self.sampled.alphas}
+
     @cached_property
     def scores(self) -> pd.DataFrame:
         """The scores of all questions, a column per method, NaN where it has none."""
-        scores = _score_columns(self.judged.whole, self.alpha.alpha)
+        scores = _score_columns(self.judged.whole, self.alphas)
         if self.texts is not None:
             of_texts = self.texts.scores
             scores = scores.join(of_texts[[name for name in of_texts if name not in scores]])
@@ -160,7 +166,7 @@ class ScoredAnswers:
     @cached_property
     def reported_scores(self) -> pd.DataFrame:
         """The scores of the reported questions, a column per method that is compared."""
-        scores = _score_columns(self.reported, self.alpha.alpha)
+        scores = _score_columns(self.reported, self.alphas)
         return scores[[name for name in self.methods if name in scores]]
 
     @property
@@ -333,12 +339,12 @@ def _score_names(evaluation: Evaluation) -> list[str]:
     return ["PRO", "NLL", *names, *evaluation.alpha_scores]
 
 
-def _score_columns(evaluation: Evaluation, alpha: float) -> pd.DataFrame:
-    """Return the scores of an evaluation at α, by their short names."""
+def _score_columns(evaluation: Evaluation, alphas: dict[str, float]) -> pd.DataFrame:
+    """Return the scores of an evaluation at their α, by their short names."""
     names = _score_names(evaluation)
     scores = evaluation.baselines
     if "PRO" in names:
-        scores = evaluation.scores(dict.fromkeys(evaluation.alpha_names, alpha))
+        scores = evaluation.scores({name: alphas[name] for name in evaluation.alpha_names})
     return scores[names].rename(columns=short_name)
 
 

@@ -256,10 +256,10 @@ class Evaluation:
         answers = self.answers
         n = len(answers)
         if self.n_unlabelled:
-            n_all = n + self.n_unlabelled
             sentences.append(
-                f"Labels or references cover {n} of {n_all} questions and have no inclusion "
-                "probabilities: the result holds for the labelled questions only, not for all."
+                f"{self.n_unlabelled} further questions have no label or reference, and labels no "
+                "inclusion probabilities: the result holds for the labelled questions only, not "
+                "for all."
             )
         if "text_number" in answers:
             n_texts = answers["text_number"].nunique()

@@ -279,7 +279,10 @@ class PlannedAnswers:
         """The number of answers that a labeller sees in the whole plan, repetitions included."""
         positions = [position for position, _ in self.plan.requests()]
         n_gone = int(np.count_nonzero(self.unit_at[positions] < 0))
-        return self.plan.n_labels + self.plan.n_labels // REPEAT_EVERY - n_gone
+        n_existing = int(np.count_nonzero(self.unit_at >= 0))
+        # Gone answers that are not drawn yet cannot be drawn.
+        n_labels = min(self.plan.n_labels - n_gone, n_existing)
+        return n_labels + self.plan.n_labels // REPEAT_EVERY
 
     def next_request(self, current: CurrentLabels, labeller: str) -> Request | None:
         """Return the next answer that a labeller should label.

@@ -231,7 +231,7 @@ def test_score_judges_by_labels_or_questions_or_says_why_not(records, write, tmp
         line[-1].write_text(f"question_id,text,correct\n{verdicts}\n")
         out, _ = typed(*line, "--output", tmp_path / "scores.csv")
         assert words in out
-    assert "Labels or references cover 2 of 3 questions" in out
+    assert "1 further questions have no label or reference" in out
     assert out.endswith(f"{tmp_path}/scores.csv: 3 questions\n")
     rows = [json.loads(line) for line in records.read_text().splitlines()]
     questions = write(*[row | {"answers": None} for row in rows], name="questions.jsonl")
@@ -415,7 +415,14 @@ def test_a_wrong_value_of_columns_is_an_error(records, write):
         ("questions= must have columns", "--questions must have columns"),
         ("alpha=2 is above 1", "--alpha 2 is above 1"),
         ("give all_questions or alpha", "give --all or alpha"),
-        *[(name, name) for name in ("a folder t,search_alpha=0.1 is", "custom/alpha=0.3 is one")],
+        *[
+            (name, name)
+            for name in (
+                "a folder t,search_alpha=0.1 is",
+                "custom/alpha=0.3 is one",
+                "raw_text.csv is one",
+            )
+        ],
     ],
 )
 def test_a_message_names_options_as_they_are_typed(monkeypatch, message, shown):

@@ -20,6 +20,7 @@ from parameter_values import (
 
 from pro_lib import generation, metrics
 from pro_lib.app.experiment import Experiment
+from pro_lib.common import catalog
 from pro_lib.common.files import RunError
 from pro_lib.common.validation import SentenceError
 from pro_lib.generation import models
@@ -160,8 +161,10 @@ def test_a_reported_split_of_one_class_is_refused_by_name(tmp_path):
 
 
 def test_the_questions_that_choose_alpha_are_not_reported():
-    with pytest.raises(SentenceError, match=r"^split='validation' is used to choose alpha"):
+    with pytest.raises(SentenceError, match=r"^split='validation' has the questions on which al"):
         Experiment(split="validation").splits()
+    with pytest.raises(SentenceError, match=r"^split='all' has the questions on which alpha is ch"):
+        Experiment(records=str(catalog.EXAMPLE), split="all").splits()
 
 
 def test_similarities_have_names_and_are_stored_beside_the_runs(files, tmp_path):

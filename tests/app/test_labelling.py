@@ -465,6 +465,16 @@ def test_the_minutes_that_are_left_follow_from_the_median_time_of_a_label(tmp_pa
     assert opened(tmp_path).reply("open")["minutes"] == 28 * 30 / 60
 
 
+def test_a_plan_whose_answers_are_gone_ends_with_those_that_exist(tmp_path):
+    opened(tmp_path, n_planned=60)
+    session = opened(tmp_path, RUN.select(question_ids=IDS[:50]), n_planned=60)
+    state = session.reply("open")
+    while state["answer"]:
+        state = give(session, 1, state)
+    assert (state["n_left"], state["n_given"]) == (0, state["n_requests"])
+    assert len(labels_of(session).drop_duplicates("question_id")) == 50
+
+
 def test_a_guideline_is_shown_to_every_labeller(tmp_path):
     state = opened(tmp_path, labeller="ada").reply("guideline", text="A nickname is right.\n")
     assert state["guideline"] == "A nickname is right.\n"

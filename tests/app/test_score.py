@@ -73,6 +73,8 @@ def test_output_has_the_format_of_its_suffix_and_is_replaced_again(suffix, write
     assert list(answers["rank"]) == [1, 1, 1, 2]
     assert list(answers["kept"]) == [True] * 4
     assert "need --output" in typed(*words[:2], "--answers", code=2)[1]
+    typed(*words, "--answers", "--sort", "NLL")
+    assert list(READERS[suffix](path)["text"]) == ["1a", "2a", "2b", "0a"]
 
 
 def test_json_has_null_for_what_is_unknown(write):

@@ -76,7 +76,7 @@ def test_labels_of_some_questions_are_said_to_be_of_these_only():
     run = records(10)
     some = evaluate(run, rules=AnswerRules(labels=labels_of(run, 4)))
     assert some.n_unlabelled == 6
-    assert "cover 4 of 10 questions" in some.sentence()
+    assert "6 further questions have no label or reference" in some.sentence()
     assert "the labelled questions only" in some.cautions()
     whole = evaluate(run, rules=AnswerRules(labels=labels_of(run, 10)))
     assert whole.cautions() == ""

@@ -101,7 +101,8 @@ def _with_option_names(message: str, parameters: Iterable[click.Parameter]) -> s
             message = re.sub(rf"{name}(?=[\s,;.)]|$)", parameter.opts[0], message)
             message = re.sub(name, f"{parameter.opts[0]} ", message)
             if "_" in str(parameter.name):
-                message = re.sub(rf"(?<![\w,/-]){parameter.name}\b", parameter.opts[0], message)
+                name = rf"(?<![\w,/-]){parameter.name}\b(?!\.\w)"
+                message = re.sub(name, parameter.opts[0], message)
     return message
 
 

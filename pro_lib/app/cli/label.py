@@ -83,7 +83,7 @@ def label_command(  # noqa: PLR0913 - one argument per option
     )
     with LabelServer(session) as server, server.redirect_file() as page:
         n_answers = len(session.planned.answers)
-        n_labels = session.planned.plan.n_labels
+        n_labels = min(session.planned.plan.n_labels, n_answers)
         say(session.planned.evaluation.exclusions, *session.reply("open")["notes"])
         if adjudicate:
             say("To decide: the answers on which the labellers differ.")

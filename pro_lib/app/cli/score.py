@@ -93,7 +93,7 @@ def score_command(  # noqa: PLR0913 - one argument per option
     elif request.sort:
         rows = ranked
     if output:
-        written = score_table.answer_table(scored) if answers else rows
+        written = score_table.answer_table(scored, rows.index) if answers else rows
         write_whole(score_table.file_bytes(written, output, raw_text=raw_text), output)
     if as_json:
         content = score_summary.summary_json(scored, mistrust)
