@@ -43,8 +43,8 @@ class Spelling(NamedTuple):
 def possible_spellings(answer: ParsedAnswer) -> list[Spelling]:
     """Return the possible spellings of the tokens of an answer.
 
-    They are the texts as they are, and the texts in the spelling of SentencePiece or of byte-level
-    tokenizers if they look like it.
+    They are the texts as they are, and the texts in the spelling of SentencePiece, which comes
+    first, or of byte-level tokenizers, if they look like it.
     """
     tokens = answer.token_texts
     texts = [shown(token) for token in tokens]
@@ -56,7 +56,8 @@ def possible_spellings(answer: ParsedAnswer) -> list[Spelling]:
     spellers: list[Callable[[str], bytes]] = [_as_written]
     joined = "".join(texts)
     if "▁" in joined or "<0x" in joined:
-        spellers.append(_from_sentencepiece)
+        # It comes first, because a token `▁` before the text is white space of the answer.
+        spellers.insert(0, _from_sentencepiece)
     if not joined.isascii():
         spellers.append(_from_byte_level)
     spellings = []

@@ -44,6 +44,7 @@ SPELLED = {
     "an ending of another model": ("Paris", ["Par", "is", "<｜end▁of▁sentence｜>"], 0, 3),
     "padding behind the ending": ("Paris", ["Par", "is", "<eos>", "<pad>", "<pad>"], 0, 3),
     "white space that the server removed": ("Paris", ["\n", " Par", "is", "\n"], 0, 4),
+    "a space of sentencepiece": ("Paris", ["▁", "Paris", "</s>"], 0, 3),
     "sentencepiece": ("Paris\n é", ["▁Par", "is", "<0x0A>", "▁", "<0xC3>", "<0xA9>", "</s>"], 0, 7),
     "byte-level": ("Paris\n é", ["ĠPar", "is", "Ċ", "Ġ", "Ã", "©", "<|endoftext|>"], 0, 7),
     "escaped bytes": ("é!", ["bytes:\\xc3", "bytes:\\xa9", "!"], 0, 3),
