@@ -132,7 +132,9 @@ def draw(table: pd.DataFrame, *, figure_columns: int = 2) -> Figure:
         figure_columns=figure_columns,
         reference=_ANSWERS["threshold"],
         row_height=0.18,
-    ) as (figure, _):
+    ) as (figure, panels):
+        if figure_columns == 1:
+            panels[0][0].locator_params(axis="x", nbins=3)  # of all panels
         return figure
 
 
