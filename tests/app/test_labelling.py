@@ -19,6 +19,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 import pandas as pd
 import pytest
 from commands import answer, json_of, record, refused, typed, write_lines
@@ -28,6 +29,7 @@ from pro_lib import importing
 from pro_lib.app import label_page
 from pro_lib.app.cli.label import default_label_file
 from pro_lib.app.label_page import LabelServer
+from pro_lib.app.scored_answers import score_answers
 from pro_lib.common.files import RunError
 from pro_lib.common.line_file import read_lines
 from pro_lib.evaluation import Splits, evaluate
@@ -573,6 +575,11 @@ def test_pro_score_prints_the_estimates_of_the_page_in_the_same_words(scored_run
     judgement = session.planned.judgement(labels_of(session))
     assert content["accuracy"] == pytest.approx(judgement.accuracy)
     assert (content["rule"], content["n_judged"]) == ("labels of 40 answers", 40)
+    aurocs = {row["method"]: row["AUROC by labels"] for row in page["rows"]}
+    for row in content["auroc"]:  # each score at its own α
+        name = row["method"] if row["method"] in aurocs else f"{row['method']}, lexical"
+        known = "not shown" if row["auroc"] is None else f"{row['auroc']:.3f} "
+        assert aurocs[name].startswith(known)
     table = session.path.with_name("scores.csv")
     typed("score", *words, "--output", table)
     scores = pd.read_csv(table).set_index("question_id")["correct"]
@@ -583,6 +590,18 @@ def test_pro_score_prints_the_estimates_of_the_page_in_the_same_words(scored_run
     assert "only a sample of the answers has labels" in refused("score", *words, "--target", 0.8)
     for command in (["score", path, *words], ["report", *words]):
         assert "in pro score with one file of responses" in refused(*command)
+
+
+def test_pro_score_gives_each_score_the_alpha_of_the_page(scored_run):
+    path, session = scored_run
+    run = importing.import_answers(path)
+    scored = score_answers(run, sample=LabelSample.read(session.path))
+    assert scored.alphas == session.alphas
+    name = "S-PRO, lexical"
+    scored = replace(scored, sampled=replace(scored.sampled, alphas={"PRO": 0.4, name: 0.005}))
+    expected = scored.judged.whole.pro(0.005, name=name)
+    np.testing.assert_array_equal(scored.scores["S-PRO"], expected)
+    assert not np.array_equal(expected, scored.judged.whole.pro(0.4, name=name))
 
 
 def test_the_default_label_file_lies_beside_the_run(tmp_path):

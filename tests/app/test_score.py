@@ -278,6 +278,7 @@ def test_each_field_can_have_a_rule_of_its_own(invoices, tmp_path):
     content = json_of(*invoices, "--correctness", "name=alias_match")
     assert content["rule"] == "equal values, alias match for name"
     assert content["fields"][0]["accuracy"] == 17 / 20
+    assert "--fields compares values" in refused("score", *invoices, "--correctness", "log:acc")
     content = json_of(*invoices, "--correctness", "rouge_l,total=exact_match")
     assert content["rule"] == "ROUGE-L > 0.3, exact match for total"
     # An exact match drops the point of 7.0.
