@@ -44,7 +44,7 @@ class SampledEvaluation:
 
     @classmethod
     def of(
-        cls, sample: LabelSample, judged: Evaluation, run: Run, alpha: float | None
+        cls, sample: LabelSample, judged: Evaluation, run: Run, labelled: Run, alpha: float | None
     ) -> SampledEvaluation:
         """Judge the answers of the labelled split by a sample of labels.
 
@@ -52,10 +52,10 @@ class SampledEvaluation:
             sample: the labels.
             judged: the answers, judged by another rule.
             run: their run.
+            labelled: the part of the run from which the sample is (`labelled_questions`).
             alpha: α of PRO; None chooses it on the validation questions.
         """
-        question_ids = labelled_questions(run, sample).questions["question_id"]
-        is_labelled = judged.answers["question_id"].isin(question_ids)
+        is_labelled = judged.answers["question_id"].isin(labelled.questions["question_id"])
         ordered, alphas, sentence = prepare_answers(judged.select(is_labelled), run)
         choice = AlphaChoice(alphas.get("PRO", DEFAULT_ALPHA), sentence, is_final=True)
         if alpha is not None:

@@ -299,12 +299,13 @@ def score_answers(
     """
     names = None if methods is None else find_methods(methods)
     rules = rules or AnswerRules()
-    unlabelled = run
+    given_run = run
     if sample is not None:
         from pro_lib.app.sampled_evaluation import SampledEvaluation, labelled_questions
-        from pro_lib.labels.answer_units import labelled_run
+        from pro_lib.labels.answer_units import with_placeholders
 
-        run = labelled_run(run, labelled_questions(run, sample))
+        labelled = labelled_questions(run, sample)
+        run = with_placeholders(run, labelled)
     # Texts next to log-probabilities would take the place of all log-probabilities.
     is_mixed = run.n_texts_alone() > 0
     options: dict[str, Any] = {}
@@ -320,7 +321,7 @@ def score_answers(
     if sample is None:
         choice = _alpha_of(run, judged, alpha, is_fixed, rules.cluster)
     else:
-        sampled = SampledEvaluation.of(sample, judged, unlabelled, alpha)
+        sampled = SampledEvaluation.of(sample, judged, given_run, labelled, alpha)
         judged = sampled.evaluation
         choice = sampled.alpha
     selected = tuple(map(short_name, select_methods(_score_names(judged.whole), names)))

@@ -257,9 +257,9 @@ class Evaluation:
         n = len(answers)
         if self.n_unlabelled:
             sentences.append(
-                f"{self.n_unlabelled} further questions have no label or reference, and labels no "
-                "inclusion probabilities: the result holds for the labelled questions only, not "
-                "for all."
+                f"{self.n_unlabelled} further questions have no label or reference. Labels without "
+                "inclusion probabilities say nothing about them, so the result holds for the "
+                "labelled questions only, not for all."
             )
         if "text_number" in answers:
             n_texts = answers["text_number"].nunique()

@@ -85,10 +85,10 @@ def answer_units(evaluation: Evaluation) -> AnswerUnits:
     return AnswerUnits(evaluation, table, units, strata, features)
 
 
-def labelled_run(run: Run, labelled: Run) -> Run:
-    """Return the run, or one with placeholders if nothing can judge the labelled part of it.
+def with_placeholders(run: Run, labelled: Run) -> Run:
+    """Return a run, with placeholders for verdicts if nothing can judge the labelled part of it.
 
-    By the placeholders, all answers of the run are wrong, so that no AUROC by a judge exists.
+    The placeholders call all answers of the run wrong, so that no AUROC by a judge exists.
     """
     has_verdicts = labelled.answers.filter(["correct", "rouge_l"]).notna().any(axis=None)
     if has_verdicts or labelled.questions["references"].notna().any():

@@ -14,7 +14,7 @@ from pro_lib.common.files import RunError, reading, write_whole
 from pro_lib.common.line_file import read_lines
 from pro_lib.common.nested import json_value
 from pro_lib.evaluation.evaluation import Evaluation
-from pro_lib.labels.answer_units import evaluate_answers, labelled_run, prepare_answers
+from pro_lib.labels.answer_units import evaluate_answers, prepare_answers, with_placeholders
 from pro_lib.labels.estimates import BY_JUDGE, estimate_words, estimated_aurocs
 from pro_lib.labels.file import (
     append_label,
@@ -93,7 +93,7 @@ class LabelSession:
                 answers, the plan of a label file is missing, or an adjudicator has labels.
         """
         labelled = labelled_part(run, split)
-        evaluation = evaluate_answers(labelled_run(labelled, labelled))
+        evaluation = evaluate_answers(with_placeholders(labelled, labelled))
         evaluation, alphas, sentence = prepare_answers(evaluation, run)
         path = Path(path)
         with _lock_of(path):
@@ -152,7 +152,7 @@ class LabelSession:
         with _lock_of(self.path):
             current = self._read_and_advance()
             is_same_file = labels_file in (None, str(self.path))
-            is_same_number = n_lines in (None, self._n_lines())
+            is_same_number = n_lines is None or n_lines == self._n_lines()
             is_current = is_same_file and is_same_number and n_given == len(self._own(current))
             if is_current and action in changes:
                 changes[action](current)

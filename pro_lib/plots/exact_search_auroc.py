@@ -33,9 +33,9 @@ from pro_lib.plots.style import Figure, distinct_values, line_style
 _SHOWN = (
     "AUROC of each score minus that of PRO with an exact search (open mark), with 95 % confidence "
     "intervals: “PRO, beams” has the answers of beams and all others, also NLL and ALL, those of "
-    "the search, each with the best α on validation questions. Judged is the most probable answer "
-    "of search, beams and greedy decoding, so that AUROC can differ from other figures; questions "
-    "without a complete answer of search or beams are left out. "
+    "the search, each with the best α on validation questions. The judged answer is the most "
+    "probable one of search, beams and greedy decoding, so that AUROC can differ from other "
+    "figures; questions without a complete answer of search or beams are left out. "
     f"{corrected('settings for PRO with beams, over settings and scores for the others')}"
 )
 _REFERENCE: dict[str, Any] = line_style(0) | {"mfc": "white"}

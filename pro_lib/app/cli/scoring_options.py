@@ -75,7 +75,10 @@ class ScoreRequest:
             self.correctness, accepts_sample=accepts_sample, fields=self.fields
         )
         if self.fields and correctness.log_metric:
-            raise SentenceError("--fields compares values, and a verdict of a log is of no value.")
+            raise SentenceError(
+                "--fields compares values of fields, but log:NAME judges whole answers; give a "
+                "rule, such as --correctness value_match"
+            )
         run = self.reading.read(source, fields=self.fields, log_metric=correctness.log_metric)
         for name in correctness.rules.by_field:
             if name not in set(run.questions["field"]):

@@ -1,4 +1,4 @@
-"""What the pages of the package share: JavaScript, styles, and the reply to a message that failed.
+"""Parts that all pages of the package have: JavaScript, styles, and the reply after an error.
 
 A widget and a page that works as one file both need a single module. The modules in the folder
 `javascript` use names of each other by `import` lines, which joining makes superfluous.
