@@ -243,19 +243,19 @@ def merged(one: Mapping, other: Mapping) -> dict[str, object]:
     return {**one, **other, **both}
 
 
-def configured(family: str, vocabulary: int, **own: object) -> PreTrainedConfig:
-    """Return the tiny configuration of a family, with other entries from `own`."""
+def configured(family: str, vocabulary: int, **changes: object) -> PreTrainedConfig:
+    """Return the tiny configuration of a family, with other entries from `changes`."""
     base = AutoConfig.for_model(family).to_dict()
-    entries = merged(OWN.get(family, {}), own)
+    entries = merged(OWN.get(family, {}), changes)
     return AutoConfig.for_model(family, **merged(tiny(base, vocabulary), entries))
 
 
 def make(
-    family: str, folder: Path, words: PreTrainedTokenizerFast | None = None, **own: object
+    family: str, folder: Path, words: PreTrainedTokenizerFast | None = None, **changes: object
 ) -> None:
     """Save a tiny random model of a family, with large weights so that its answers differ."""
     words = words or tokenizer()
-    config = configured(family, len(words), **own)
+    config = configured(family, len(words), **changes)
     words.save_pretrained(folder)
     load = auto_class(config)
     # The package refuses such a model before it reads the weights.

@@ -268,11 +268,11 @@ def repeat(
     weighted = WeightedLabels(labels, weights, model, clusters=questions.clusters)
     at_hand = quantities(ranking, questions.correct)
     result = {"n_labels": np.count_nonzero(~np.isnan(labels))}
-    known = labels[~np.isnan(labels)]
-    fewest = min(known.sum(), (1 - known).sum())
+    label_values = labels[~np.isnan(labels)]
+    fewest = min(label_values.sum(), (1 - label_values).sum())
     result["enough"] = fewest >= FEWEST_FOR_AUROC
     values = quantities(ranking, weighted.pseudo)
-    baseline = random_labels(questions, len(known), rng)
+    baseline = random_labels(questions, len(label_values), rng)
     for name, value, random, exact in zip(QUANTITIES, values, baseline, at_hand, strict=True):
         result |= {f"{name}_error": value - exact, f"{name}_random": random - exact}
     for scope, exact in (("questions", at_hand), ("population", truth)):
@@ -310,8 +310,8 @@ def measure(
     rng = np.random.default_rng([seed, zlib.crc32(cell["cell"].encode())])
     whole = population(cell, folders)
     truth = quantities(Ranking.from_scores(whole.scores), whole.correct)
-    found = [repeat(cell, whole, truth, rng) for _ in range(repetitions)]
-    table = pd.DataFrame([each for each in found if each is not None]).astype(np.float64)
+    results = [repeat(cell, whole, truth, rng) for _ in range(repetitions)]
+    table = pd.DataFrame([row for row in results if row is not None]).astype(np.float64)
     row = {**cell, "repetitions": repetitions, "n_drawn": len(table)}
     row |= dict(zip(QUANTITIES, truth, strict=True))
     row["mean_labels"] = table["n_labels"].mean()
